@@ -70,7 +70,7 @@ def at_chosen_rates(
     """
     means = step * np.arange(rates)[:, None]
     read, index = chosen_rates.leave_one_out(9 + random.normal(means, 1, (2, rates, seeds)))
-    differ, other = chosen_rates.differ(index), 9.0 if alone else read[1]
+    differ, other = chosen_rates.rates_differ(index), 9.0 if alone else read[1]
     interval = intervals.t_interval(read[0] - other, differ=bool(differ[: 2 - alone].any()))
     return interval.low <= 0 <= interval.high
 

@@ -31,8 +31,8 @@ from batchscope.study import stages
 from batchscope.study.outcomes import LEVEL, Verdict
 
 SEEDS, SIZES = 6, 5
-ANALYSES = stages.analysis_seeds(stages.AT_MOST)
-RACE = stages.race_seeds(stages.AT_MOST)
+ANALYSES = stages.analysis_seeds(stages.DEFAULT_MAX_SEEDS)
+RACE = stages.race_seeds(stages.DEFAULT_MAX_SEEDS)
 DECIDED = (Verdict.SUPPORTED, Verdict.CONTRADICTED)
 STRICT = LEVEL / 30  # of one of thirty claims
 # Slopes over their standard deviations between seeds, as the trends of docs/results have them.
@@ -91,9 +91,9 @@ def at_shared_rates(rng: np.random.Generator, apart: float, studies: int) -> np.
     for _ in range(studies):
         losses = 9 + rng.standard_normal(shape)
         outcome = rng.standard_normal(shape) + apart * np.arange(3)[:, None]
-        index = np.repeat(chosen_rates.by_lowest(losses)[:, None], SEEDS, axis=1)
-        tuned = chosen_rates.differ(chosen_rates.leave_one_out(losses)[1]).any()
-        read = chosen_rates.at(outcome, index).T
+        index = np.repeat(chosen_rates.index_of_lowest_loss(losses)[:, None], SEEDS, axis=1)
+        tuned = chosen_rates.rates_differ(chosen_rates.leave_one_out(losses)[1]).any()
+        read = chosen_rates.values_at_rates(outcome, index).T
         p.append(verdicts.trend(read, range(SIZES), True, tuned=bool(tuned)).p[0])
     return np.array(p)
 
@@ -109,7 +109,7 @@ def family(rng: np.random.Generator, series: int) -> tuple[list[Row], np.ndarray
     values = true[:, None] + rng.standard_normal((len(true), SEEDS))
     ways = rng.choice(("low", "high"), len(true))
     contrasts = (Contrast(row, **{way: 0.0}) for row, way in zip(values, ways, strict=True))
-    return judge(Statement.of_all((contrast,)) for contrast in contrasts), true
+    return judge(Statement.all_hold((contrast,)) for contrast in contrasts), true
 
 
 def wrong(judged: Row, true: float) -> bool:
@@ -157,7 +157,7 @@ def with_best(analyses: list[Analysis], margin: float) -> tuple[np.ndarray, np.n
     for size in sizes:
         others = [other for other in sizes if other != size]
         compared = [
-            ComparisonWithBest.of_all(
+            ComparisonWithBest.all_hold(
                 (
                     Contrast(
                         one.values[size] - one.values[other],
@@ -172,7 +172,7 @@ def with_best(analyses: list[Analysis], margin: float) -> tuple[np.ndarray, np.n
             for one in analyses
         ]
         shares = [one.share for one in analyses]
-        rows.append({"statement": verdicts.staged(compared, shares)})
+        rows.append({"statement": verdicts.over_analyses(compared, shares)})
     judged = verdicts.judge(rows)
     return tuple(np.array([row[end] for row in judged]) for end in ("low", "high"))
 
@@ -191,7 +191,7 @@ def compared(
         read = [chosen_rates.leave_one_out(-size) for size in values]
         values = -np.array([outcome for outcome, _ in read])
         values -= values.mean()  # the choice lifts every size alike
-        tuned = np.array([chosen_rates.differ(index) for _, index in read])
+        tuned = np.array([chosen_rates.rates_differ(index) for _, index in read])
     else:
         values = values[:, :, 0]
     intervals = [
@@ -251,10 +251,11 @@ def fits(rng: np.random.Generator, studies: int) -> Iterator[Share]:
 
 def in_stages(values: np.ndarray, bounds: dict[str, float]) -> list[Statement]:
     """Return the statement about one contrast as it stands after each analysis."""
-    analyses = [Statement.of_all((Contrast(values[:seeds], **bounds),)) for seeds in ANALYSES]
-    shares = stages.weights(ANALYSES)
+    analyses = [Statement.all_hold((Contrast(values[:seeds], **bounds),)) for seeds in ANALYSES]
+    shares = stages.level_shares(ANALYSES)
     return [
-        verdicts.staged(analyses[:count], shares[:count]) for count in range(1, len(ANALYSES) + 1)
+        verdicts.over_analyses(analyses[:count], shares[:count])
+        for count in range(1, len(ANALYSES) + 1)
     ]
 
 
@@ -314,7 +315,7 @@ def staged_claims(rng: np.random.Generator, studies: int) -> Iterator[Share]:
 
 def staged_comparisons(rng: np.random.Generator, studies: int) -> Iterator[Share]:
     """Yield errors of the comparison with the best in stages, at one rate and at tuned ones."""
-    shares, margin = stages.weights(ANALYSES), 0.5
+    shares, margin = stages.level_shares(ANALYSES), 0.5
     for sizes, rates in ((3, 1), (5, 1), (3, 3)):
         within, beyond = [], []
         true = np.where(np.arange(sizes) < 1, -margin, 0.0)
@@ -323,7 +324,7 @@ def staged_comparisons(rng: np.random.Generator, studies: int) -> Iterator[Share
             for seeds, level_share in zip(ANALYSES, shares, strict=True):
                 read, index = chosen_rates.leave_one_out(-values[:, :, :seeds])
                 lift = read.mean()  # the choice lifts every size alike
-                tuned = chosen_rates.differ(index)
+                tuned = chosen_rates.rates_differ(index)
                 analyses.append(Analysis(true[:, None] - (read - lift), tuned, level_share))
             low, high = with_best(analyses, margin)
             within.append(low[0] > -margin)
@@ -342,7 +343,7 @@ def raced(costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     costs, left_after = costs.copy(), np.zeros(costs.shape[:2], int)
     criterion = racing.Criterion("target", "updates", costs.copy())
     for size in range(len(costs)):
-        for rate, difference in racing.leaving([criterion], size, RACE).items():
+        for rate, difference in racing.rates_that_leave([criterion], size, RACE).items():
             costs[size, rate, difference.seeds :] = math.nan
             left_after[size, rate] = difference.seeds
     return costs, left_after
@@ -354,7 +355,7 @@ def races(rng: np.random.Generator, studies: int) -> Iterator[Share]:
     The first size is worse than the others by the margin. In one case it has a single rate, so that
     a choice among the rates of the others lifts these alone.
     """
-    shares, margin, sizes = stages.weights(ANALYSES), 0.5, 3
+    shares, margin, sizes = stages.level_shares(ANALYSES), 0.5, 3
     equal = [(rates, 0.0, rates) for rates in (3, 4, 5, 6)]
     best = [(4, apart, 4) for apart in (0.5, 1.0, 2.0, 4.0)]
     for rates, apart, of_first in (*equal, (6, 0.0, 1), *best):
@@ -370,7 +371,7 @@ def races(rng: np.random.Generator, studies: int) -> Iterator[Share]:
             for seeds, level_share in zip(ANALYSES, shares, strict=True):
                 read, index = chosen_rates.leave_one_out(np.log(costs)[:, :, :seeds])
                 analyses.append(
-                    Analysis(true[:, None] - read, chosen_rates.differ(index), level_share)
+                    Analysis(true[:, None] - read, chosen_rates.rates_differ(index), level_share)
                 )
             low, high = with_best(analyses, margin)
             within.append(low[0] > -margin)

@@ -6,7 +6,7 @@ import pandas
 
 from batchscope import figures
 from batchscope.study import run_factors
-from batchscope.study.tables import FIRST, TIMING_TABLES
+from batchscope.study.tables import TIMING_FIRST_COLUMNS, TIMING_TABLES
 from drawing import drawn as drawing_of
 from drawing import reread
 
@@ -84,14 +84,14 @@ def first(**given):
     factors |= {"dataset_digest": "12345678", "model_digest": "", "device": "cpu", "threads": 0}
     factors |= given
     factors["sweep"] = "+".join(str(value) for value in factors.values())
-    return {name: factors[name] for name in FIRST}
+    return {name: factors[name] for name in TIMING_FIRST_COLUMNS}
 
 
 def tables_of(**rows):
     """Returns an experiment's tables of timings, as they are read back from CSV files."""
     written = {}
     for name in ("throughput", "sweeps", "utilisation", "samples", "largest", "profiles"):
-        columns = [*FIRST, *TIMING_TABLES[name].columns]
+        columns = [*TIMING_FIRST_COLUMNS, *TIMING_TABLES[name].columns]
         written[name] = reread(pandas.DataFrame(rows.get(name, []), columns=columns))
     return figures.FigureTables(**written)
 

@@ -49,6 +49,8 @@ def fitted(
     trajectories: pandas.DataFrame, runs: pandas.DataFrame, targets: Iterable[Target] = TO
 ) -> tuple[pandas.DataFrame, pandas.DataFrame]:
     """Returns the tables of fits and of what each training takes."""
-    scalings = to_target_tables.for_study(trajectories, runs, targets)
-    constant = run_series.constants(runs)
-    return to_target_tables.fits(scalings, constant), to_target_tables.trainings(scalings, constant)
+    scalings = to_target_tables.scalings_of_study(trajectories, runs, targets)
+    constant = run_series.constant_factors(runs)
+    return to_target_tables.fit_table(scalings, constant), to_target_tables.training_table(
+        scalings, constant
+    )

@@ -48,7 +48,7 @@ def fault(tmp_path, definition, name="own"):
 def problems(definition, name="own"):
     """What is wrong with a data set, as far as it is known before it is prepared."""
     try:
-        model_inputs.sized(name, definition)
+        model_inputs.input_and_size(name, definition)
     except UserError as error:
         return str(error).splitlines()
     return []

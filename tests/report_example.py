@@ -85,8 +85,8 @@ def write(
     tables = results / "studies" / study.folder_name
     for name, experiment in study.experiments.items():
         experiment_tables.write(results, study, name, tables / name)
-        write_figures(tables / name / "figures", figures.drawn(experiment))
-    experiment_tables.write_claims(study, tables, tables / csv_tables.CLAIMS)
+        write_figures(tables / name / "figures", figures.figure_names(experiment))
+    experiment_tables.write_claims(study, tables, tables / csv_tables.CLAIMS_FILE)
     return study, results, path
 
 
@@ -112,8 +112,13 @@ def write_figures(folder: Path, drawn: list[str]) -> None:
         )
         (folder / f"{name}.csv").write_text("batch_size,value\n16,1\n", encoding="utf-8")
         spec = figures.FIGURES[name]
-        entry = {"name": name, "title": spec.title, "category": spec.category, "axis": spec.along}
+        entry = {
+            "name": name,
+            "title": spec.title,
+            "category": spec.category,
+            "axis": spec.variant_axis,
+        }
         entry |= {"caption": f"Every point of {name} & <i>seeds</i> is one run."}
-        entry |= {"columns": [panel.column for panel in spec.panels], "of": spec.of or name}
+        entry |= {"columns": [panel.column for panel in spec.panels], "of": spec.variant_of or name}
         listing.append(entry)
     (folder / figures.LISTING).write_text(json.dumps(listing), encoding="utf-8")

@@ -153,7 +153,7 @@ def tabulate(results: Path, planned: Study, folder: Path, only: Iterable[str] = 
     if not only:
         experiment_tables.write(results, planned, "gap", folder)
         return
-    tables = {"runs": run_table.collect(results, planned, "gap")}
+    tables = {"runs": run_table.from_records(results, planned, "gap")}
     tables |= long_tables.for_experiment(results, planned, "gap")
     for table in only:
         frame = tables[table] if table in tables else made(table, results, planned)
@@ -163,7 +163,7 @@ def tabulate(results: Path, planned: Study, folder: Path, only: Iterable[str] = 
 def made(table: str, results: Path, planned: Study) -> pandas.DataFrame:
     """Returns one table of an experiment, without the others where it is made of none."""
     if table == "runs":
-        return run_table.collect(results, planned, "gap")
+        return run_table.from_records(results, planned, "gap")
     tables = long_tables.for_experiment(results, planned, "gap")
     if table not in tables:
         tables = experiment_tables.make(results, planned, "gap")
@@ -204,7 +204,7 @@ def _write_run(results, planned, experiment, run, status, patience):
         if measure == "landscape" and finished:
             disk.write_arrays(path.with_suffix(".npz"), _landscape(settings, size, generator))
         if measure == "time_epoch":
-            place = next(jobs.places(planned, results))
+            place = next(jobs.machine_results(planned, results))
             path = jobs.time_path(place, experiment, factors, measure)
         elif not finished:
             values, details = dict.fromkeys(values), {}

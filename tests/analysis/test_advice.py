@@ -166,7 +166,7 @@ NOISY = runs().assign(seconds_per_epoch_q3=1.3)
 UNLIKE = CRITICAL.assign(lack_of_fit=0.01)
 DISTURBED = pandas.DataFrame({"blocks": [10], "disturbed_blocks": [5]})
 FRESH = "{until: decided, at_most: 12, first: 6}"
-EXTERNAL = ASKED._replace(given_by=advice_needs.EXTERNAL)
+EXTERNAL = ASKED._replace(keys_to_add=advice_needs.EXTERNAL_KEYS)
 BLOCKS = "measure.time_epoch.blocks"
 
 
@@ -303,7 +303,7 @@ def planned(sizes, rates, seeds, timed=False, measure="sharpness"):
     keys = TrainingExperiment.model_validate({"seeds": seeds, "measure": [measure]})
     runs = dict(enumerate(made))
     found = plan.PlannedExperiment("a", keys, {}, runs=runs, seeds=tuple(range(seeds)), timed=timed)
-    return advice_needs.planned(found)
+    return advice_needs.planned_needs(found)
 
 
 def test_a_plan_says_what_its_advice_will_lack():

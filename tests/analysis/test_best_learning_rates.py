@@ -8,7 +8,7 @@ import pandas
 import pytest
 
 from batchscope.analysis import best_learning_rates
-from batchscope.analysis.best_learning_rates import choices, exponent
+from batchscope.analysis.best_learning_rates import best_rates, exponent
 
 RATES = [0.01, 0.02, 0.04, 0.08, 0.16]
 SIZES = [32, 64, 128, 256]
@@ -33,7 +33,7 @@ def test_the_exponent_of_a_known_optimum_is_exact(power, factor):
     sizes = [32, 128, 512]
     rates = [0.005, *RATES, 0.32, 0.64]
     frame = runs(lambda size, _: 0.01 * (size / 32) ** power, rates, sizes)
-    found = choices(frame)
+    found = best_rates(frame)
     expected = [0.01 * (size / 32) ** power for size in sizes]
     assert [choice.rate for choice in found] == pytest.approx(expected)
     assert all(choice.edge == "" and choice.runs == 3 for choice in found)
@@ -56,12 +56,15 @@ def test_the_exponent_of_a_known_optimum_is_exact(power, factor):
 )
 def test_edges_make_the_exponent_a_bound(optimum, bound):
     frame = runs(optimum, sizes=[32, 64, 128, 256] if bound else [32, 64, 128])
-    fit = exponent(choices(frame))
+    fit = exponent(best_rates(frame))
     assert fit.bound == bound
 
 
 def test_a_rate_is_tuned_where_several_were_tried_of_a_batch_size():
-    tuned, single = best_learning_rates.several, runs(lambda *_: 0.1, rates=[0.1], optimizer="sgd")
+    tuned, single = (
+        best_learning_rates.has_choice,
+        runs(lambda *_: 0.1, rates=[0.1], optimizer="sgd"),
+    )
     assert tuned(runs(lambda *_: 0.1, rates=[0.1, 0.2]))
     # One that goes with another factor is no choice.
     both = pandas.concat([single, single.assign(learning_rate=0.01, optimizer="adam")])
@@ -73,6 +76,6 @@ def test_a_rate_is_tuned_where_several_were_tried_of_a_batch_size():
 def test_a_seed_without_a_rate_that_left_a_race_chooses_none():
     frame = runs(lambda size, seed: 0.02 * 2**seed, seeds=(0, 1, 2, 3))
     raced = frame[(frame["seed"] < 3) | (frame["learning_rate"] == 0.04)]
-    by_seed = choices(raced)[0].by_seed
+    by_seed = best_rates(raced)[0].by_seed
     assert by_seed == pytest.approx({0: 0.02, 1: 0.04, 2: 0.08, 3: NAN}, nan_ok=True)
-    assert exponent(choices(raced)).interval.n == 3  # seed 3 would narrow it
+    assert exponent(best_rates(raced)).interval.n == 3  # seed 3 would narrow it

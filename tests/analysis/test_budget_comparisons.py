@@ -68,15 +68,17 @@ def target(tables, stated=()):
 
 def test_the_default_budgets_are_the_largest_that_every_finished_run_reached():
     _, rows = frames(steps={8: 8, 16: 10, 32: 12})
-    found = {budget.kind: budget for budget in budget_comparisons.budgets(rows, {"updates": 5})}
+    found = {
+        budget.kind: budget for budget in budget_comparisons.shared_budgets(rows, {"updates": 5})
+    }
     assert list(found) == ["epochs", "updates", "seconds", "convergence"]
     assert found["epochs"] == Budget("epochs", 8.0)
     assert found["updates"] == Budget("updates", 5.0)
     # 12 * 32 examples at 4 ms, less than 8 * 32 at 10 ms and 10 * 32 at 6 ms.
     assert found["seconds"].value == pytest.approx(12 * 32 * 0.004)
     _, rows = frames(failed={(16, 0.4)})  # what did not finish bounds nothing
-    assert budget_comparisons.budgets(rows, {})[0].value == STEPS
-    assert budget_comparisons.budgets(rows[rows["status"] == "diverged"], {}) == []
+    assert budget_comparisons.shared_budgets(rows, {})[0].value == STEPS
+    assert budget_comparisons.shared_budgets(rows[rows["status"] == "diverged"], {}) == []
 
 
 def test_what_is_not_known_is_no_budget():
@@ -99,10 +101,12 @@ def test_before_its_end_a_training_whose_rate_falls_is_no_shorter_one():
     _, rows = tables
     constant = rows["batch_size"] > 8
     mixed = rows.assign(schedule=rows["schedule"].mask(constant, "constant"))
-    assert budget_comparisons.budgets(mixed, {}) == budget_comparisons.budgets(rows, {})
+    assert budget_comparisons.shared_budgets(mixed, {}) == budget_comparisons.shared_budgets(
+        rows, {}
+    )
     _, rows = frames(steps={8: 8, 16: 8, 32: 12})
     longer = rows.assign(schedule="linear", epochs=rows["batch_size"].map({8: 8, 16: 8, 32: 12}))
-    assert [each.kind for each in budget_comparisons.budgets(longer, {})] == ["convergence"]
+    assert [each.kind for each in budget_comparisons.shared_budgets(longer, {})] == ["convergence"]
 
 
 def test_each_size_is_read_on_test_data_at_the_rate_that_is_best_at_the_budget():
@@ -111,7 +115,7 @@ def test_each_size_is_read_on_test_data_at_the_rate_that_is_best_at_the_budget()
     margins = [each.margin for each in found.values()]
     assert margins == [0.01, 0.05]
     loss = found["test_loss"]
-    assert loss.batch_sizes == [8, 16, 32] and loss.ran.all()
+    assert loss.batch_sizes == [8, 16, 32] and loss.has_run.all()
     assert loss.chosen.rates.tolist() == [0.2] * 3
     assert not loss.chosen.on_edge.any() and not loss.chosen.tuned.any()
     expected = [[2 * loss_of(size, 0.2, seed, 5) for seed in range(3)] for size in (8, 16, 32)]
@@ -194,12 +198,12 @@ def test_at_convergence_each_run_is_read_at_its_lowest_validation_loss():
     rows.loc[rows["seed"] == 1, "validation_loss"] = math.nan  # nor at its first evaluation
     found = read((runs, rows), budget="convergence")["test_loss"]
     assert found.values[:, [0, 2]].tolist() == [[7.0] * 2] * 3
-    assert np.isnan(found.values[:, 1]).all() and not found.falling.any()
+    assert np.isnan(found.values[:, 1]).all() and not found.still_falling.any()
     runs, rows = frames(rates=(0.2,))
     late = (rows["batch_size"] == 16) & (rows["epoch"] > 5)
     rows.loc[late, "validation_loss"] += 1
     found = read((runs, rows), budget="convergence")["test_loss"]
-    assert found.falling.tolist() == [True, False, True]
+    assert found.still_falling.tolist() == [True, False, True]
 
 
 def test_without_test_data_in_the_trainings_validation_data_stand_in_and_are_not_flattered():
@@ -289,7 +293,7 @@ def test_at_each_look_its_seeds_alone_choose_the_rates_and_the_budgets_are_those
         for key, each in found.items():
             look = each.earlier[at]
             assert np.array_equal(look.values, alone[key].values, equal_nan=True), key
-            assert np.array_equal(look.chosen.read, alone[key].chosen.read)
+            assert np.array_equal(look.chosen.rate_index, alone[key].chosen.rate_index)
             assert look.values.shape[1] == seeds and look.budget == each.budget
 
 

@@ -26,8 +26,8 @@ NAN, INF = float("nan"), float("inf")
     ],
 )
 def test_the_lowest_mean_over_all_seeds_is_chosen(losses, index, on_edge):
-    chosen = chosen_rates.by_lowest([losses])
-    edges = chosen_rates.on_edge(chosen, [losses])
+    chosen = chosen_rates.index_of_lowest_loss([losses])
+    edges = chosen_rates.is_on_edge(chosen, [losses])
     assert (chosen.tolist(), edges.tolist()) == ([index], [on_edge])
 
 
@@ -40,9 +40,9 @@ def test_other_data_are_read_where_a_run_failed_at_every_rate_and_not_where_one_
         [[0.2, INF, 0.2], [NAN, 0.3, 0.05]],
         [[NAN, NAN, NAN], [NAN, NAN, NAN]],
     ]
-    assert chosen_rates.for_other_data(found).tolist() == [1, 1, 0, -1, -1, -1]
+    assert chosen_rates.index_for_other_data(found).tolist() == [1, 1, 0, -1, -1, -1]
     # A single rate is no choice.
-    assert chosen_rates.for_other_data([[[NAN, NAN]], [[INF, 0.3]]]).tolist() == [0, 0]
+    assert chosen_rates.index_for_other_data([[[NAN, NAN]], [[INF, 0.3]]]).tolist() == [0, 0]
 
 
 SEEDS = np.arange(6) % 3 / 100  # by how much the losses of seeds differ at the same rate
@@ -83,7 +83,7 @@ def test_the_rate_of_all_data_is_the_best_of_those_that_do_equally_well(
 ):
     losses = np.array([losses], float)
     taken = [[np.broadcast_to(each, losses.shape[2]) for each in taken]]
-    found, edges = chosen_rates.for_all_data(losses, taken, 0.1)
+    found, edges = chosen_rates.index_for_all_data(losses, taken, 0.1)
     assert (found.tolist(), edges.tolist()) == ([index], [on_edge])
 
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from batchscope.analysis import budget_comparisons, comparisons
-from batchscope.analysis.trainings import Chosen, Trainings
+from batchscope.analysis.trainings import Choice, Trainings
 from batchscope.study import decision_columns, stages
 from costs import draws
 
@@ -24,7 +24,7 @@ def reading(values, outcome="test_accuracy", margin=0.05, kind="epochs", **more)
     """Returns a reading of values, shape (sizes, seeds)."""
     values = np.asarray(values, float)
     none = np.zeros(len(values), bool)
-    names = ("on_edge", "tuned", "at_first", "falling", "ended", "rate_left")
+    names = ("on_edge", "tuned", "at_first", "still_falling", "ended_early", "rate_left")
     marks = {name: np.array(more.get(name, none)) for name in names}
     runs = pandas.DataFrame(
         {"batch_size": size, "seed": seed, "optimizer": "sgd", "learning_rate": 0.1}
@@ -33,7 +33,7 @@ def reading(values, outcome="test_accuracy", margin=0.05, kind="epochs", **more)
         for seed, value in enumerate(row)
     )
     rates, read = np.full(len(values), 0.1), np.zeros(values.shape, int)
-    chosen = Chosen(values, rates, marks.pop("on_edge"), read, marks.pop("tuned"))
+    chosen = Choice(values, rates, marks.pop("on_edge"), read, marks.pop("tuned"))
     of, budget = Trainings({}, runs, runs[:0]), budget_comparisons.Budget(kind, 10.0)
     return budget_comparisons.BudgetComparison(of, budget, outcome, margin, chosen, **marks)
 
@@ -90,7 +90,7 @@ def test_two_sizes_are_compared_by_the_seeds_that_both_have():
 def test_the_first_analysis_that_decides_is_printed_else_the_last(worse, printed):
     """Of 28 seeds: the bounds of a pair are those of a t-test at w_i times 5 %."""
     values = np.random.default_rng(3).normal(0, 0.3, (2, 9)) - [[0.0], [worse]]
-    shares, seeds = stages.weights(stages.analysis_seeds(28))[:2], (6, 9)
+    shares, seeds = stages.level_shares(stages.analysis_seeds(28))[:2], (6, 9)
     analyses = [(values[:, :n], share) for n, share in zip(seeds, shares, strict=True)]
     found = staged(*analyses, margin=0.3).iloc[1]
     assert found["verdict"] == ("beyond" if printed == 0 else "not_resolved")
@@ -176,15 +176,18 @@ def test_the_best_size_is_that_of_the_paired_differences():
     assert found["reached"].tolist() == [13, 28]
     assert found["mean"].idxmin() == 1
     assert found["estimate"].tolist() == pytest.approx([1 / 1.4, 1.4])
-    assert comparisons.best(found) == 8
+    assert comparisons.best_batch_size(found) == 8
     accuracy = table(-values)
-    assert accuracy["mean"].idxmax() == 1 and comparisons.best(accuracy) == 8
+    assert accuracy["mean"].idxmax() == 1 and comparisons.best_batch_size(accuracy) == 8
 
 
 def test_a_size_alone_is_the_best_and_without_any_value_none_is():
     alone = table(np.vstack([THREE[0], [NAN] * 6]))
-    assert alone["estimate"].isna().all() and comparisons.best(alone) == 8
-    assert comparisons.best(alone.iloc[1:]) is None and comparisons.best(alone.iloc[:0]) is None
+    assert alone["estimate"].isna().all() and comparisons.best_batch_size(alone) == 8
+    assert (
+        comparisons.best_batch_size(alone.iloc[1:]) is None
+        and comparisons.best_batch_size(alone.iloc[:0]) is None
+    )
 
 
 def test_a_size_that_finished_without_reaching_the_target_is_no_failure():
@@ -207,7 +210,7 @@ def test_a_size_without_a_comparison_says_why():
     assert found["reason"].tolist() == ["alone", "no_value", "failed"]
     assert found["mean"].notna().tolist() == [True, False, False]
     assert found["seeds"].tolist() == [6, 0, 6]
-    found = table(values, ended=[False, True, False])
+    found = table(values, ended_early=[False, True, False])
     assert found["reason"].tolist() == ["alone", "no_budget", "failed"]
     nothing = table(np.vstack([THREE[:2], [0.0, *THREE[2][1:]]]), "updates", 0.1, "target")
     assert nothing["reason"].tolist() == ["", "", "not_positive"]

@@ -50,7 +50,11 @@ def series(made, evaluated=None, frame=None, **asked):
 
 def expected(found, size=16):
     """Returns the expectations of a batch size by name."""
-    return {row["name"]: row for row in expectations.expected(found) if row["batch_size"] == size}
+    return {
+        row["name"]: row
+        for row in expectations.expectation_rows(found)
+        if row["batch_size"] == size
+    }
 
 
 def test_every_number_is_of_one_batch_size_rate_and_epoch():
@@ -104,11 +108,11 @@ def test_an_outcome_without_evaluations_is_read_at_the_end(best_weights):
     ],
 )
 def test_patience_is_the_longest_time_between_improvements(losses, epochs, patience):
-    assert expectations.patience(losses, epochs) == patience
+    assert expectations.needed_patience(losses, epochs) == patience
 
 
 def verdicts(found):
-    return {row["learning_rate"]: row.get("verdict") for row in expectations.rates(found)}
+    return {row["learning_rate"]: row.get("verdict") for row in expectations.rate_rows(found)}
 
 
 @pytest.mark.parametrize(
@@ -121,7 +125,7 @@ def test_a_rate_does_as_well_where_it_is_within_the_margin(lost, verdict):
 def test_a_rate_whose_runs_fail_is_not_testable():
     made, evaluated = trained((0.1, 0.3, 1.0))
     made.loc[made["run"] == "16 1.0 2", "status"] = "diverged"
-    found = {row["learning_rate"]: row for row in expectations.rates(series(made, evaluated))}
+    found = {row["learning_rate"]: row for row in expectations.rate_rows(series(made, evaluated))}
     assert (found[1.0]["verdict"], found[1.0]["reason"]) == ("not_testable", "failed")
     assert found[0.3]["verdict"] == "within"
 

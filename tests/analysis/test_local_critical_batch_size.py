@@ -9,7 +9,7 @@ import pandas
 import pytest
 
 from batchscope.analysis import local_critical_batch_size
-from batchscope.measures.branches import critical_factor
+from batchscope.measures.branches import critical_multiple
 
 FACTORS = (1, 2, 4)
 
@@ -25,7 +25,7 @@ def tables(losses):
             for factor, loss in zip(FACTORS, row, strict=True)
         ]
         whole = [loss if math.isfinite(loss) else math.inf for loss in row]
-        critical = 8 * critical_factor(list(FACTORS), whole, 0.1)
+        critical = 8 * critical_multiple(list(FACTORS), whole, 0.1)
         noise = {"gradient_variance": 30.0, "gradient_norm_squared": 2.0 + 0.1 * seed}
         points.append({**same, **noise, "local_critical_batch_size": critical})
     return pandas.DataFrame(branches), pandas.DataFrame(points)

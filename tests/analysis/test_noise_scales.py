@@ -19,11 +19,11 @@ UNCLEAR = [0.10, -0.02, 0.07, 0.01, 0.12, -0.04]
 def test_known_ratios():
     found = fieller(VARIANCE, CLEAR)
     assert (found.ratio, found.low, found.high) == pytest.approx((100.0, 93.3, 107.5), abs=0.05)
-    assert found.n == 6 and found.resolved and not found.open
+    assert found.n == 6 and found.is_resolved and not found.is_lower_bound
     unclear = fieller(VARIANCE, UNCLEAR)
     assert unclear.ratio == pytest.approx(10_000, rel=1e-12)
     assert unclear.low == pytest.approx(3633, abs=0.5)
-    assert unclear.high == math.inf and unclear.open
+    assert unclear.high == math.inf and unclear.is_lower_bound
 
 
 def test_the_ends_are_where_the_t_test_of_the_difference_turns():
@@ -36,13 +36,13 @@ def test_the_ends_are_where_the_t_test_of_the_difference_turns():
 
 def test_what_is_not_resolved():
     below = fieller(VARIANCE, [-value for value in UNCLEAR])
-    assert math.isnan(below.ratio) and below.open and 0 < below.low < math.inf
+    assert math.isnan(below.ratio) and below.is_lower_bound and 0 < below.low < math.inf
     for parts in ((VARIANCE, [-each for each in CLEAR]), ([-3, 4, -2, 3], [-0.1, 0.2, 0.1, -0.1])):
         found = fieller(*parts)
-        assert not found.resolved and np.isnan([found.low, found.high]).all()
+        assert not found.is_resolved and np.isnan([found.low, found.high]).all()
     alone = fieller([6.0, math.nan], [2.0, 1.0])
-    assert alone.ratio == 3.0 and alone.n == 1 and math.isnan(alone.low) and alone.resolved
-    assert not fieller([6.0], [-2.0]).resolved and fieller([], []).n == 0
+    assert alone.ratio == 3.0 and alone.n == 1 and math.isnan(alone.low) and alone.is_resolved
+    assert not fieller([6.0], [-2.0]).is_resolved and fieller([], []).n == 0
 
 
 def test_a_point_is_the_ratio_of_means_at_a_place_of_the_training():
@@ -54,24 +54,24 @@ def test_a_point_is_the_ratio_of_means_at_a_place_of_the_training():
     )
     frame = frame.explode([*frame], ignore_index=True).infer_objects()
     frame = frame.assign(batch_size=16, gradient_noise_scale_error=5.0)
-    found = noise_scales.points(frame, 16)
+    found = noise_scales.noise_scale_points(frame, 16)
     assert [(each.place, each.epoch) for each in found] == [("start", 0), ("epoch", 2), ("end", 10)]
     assert all(point.ratio == fieller([40, 60], [1, 3]) for point in found)
     assert found[0].ends == found[0].ratio[1:3]
-    (alone, *_) = noise_scales.points(frame[frame["gradient_variance"] == 40], 16)
+    (alone, *_) = noise_scales.noise_scale_points(frame[frame["gradient_variance"] == 40], 16)
     assert alone.ends == (35, 45)  # the error over examples
-    assert noise_scales.points(frame.assign(gradient_variance=math.nan), 16) == []
+    assert noise_scales.noise_scale_points(frame.assign(gradient_variance=math.nan), 16) == []
 
 
 def test_it_stands_beside_the_critical_batch_size_of_its_trainings():
     """At the size next to 40, and at its rate; at the end it is open upwards."""
     trajectories, runs = made_trainings.tables()
-    rows = to_target_tables.joined(*made_trainings.fitted(trajectories, runs))
+    rows = to_target_tables.with_fits(*made_trainings.fitted(trajectories, runs))
     start = {"gradient_variance_start": runs["batch_size"] * runs["learning_rate"]}
     squares = 0.05 + 0.2 * (runs["seed"] - 1)
     end = {"gradient_variance": 40.0, "gradient_norm_squared": squares}
     made = runs.assign(**start, gradient_norm_squared_start=2.0, **end)
-    found = noise_scales.joined(rows, made)
+    found = noise_scales.with_noise_scale(rows, made)
     assert set(found["noise_batch_size"]) == {32}
     row = found.iloc[0]
     for ending in ("", "_low", "_high"):
@@ -79,4 +79,4 @@ def test_it_stands_beside_the_critical_batch_size_of_its_trainings():
     low = fieller([40] * 3, [-0.15, 0.05, 0.25]).low
     assert math.isnan(row["noise_scale_end"]) and math.isinf(row["noise_scale_end_high"])
     assert row["noise_scale_end_low"] == pytest.approx(low)
-    assert noise_scales.joined(rows, runs)["noise_scale_start"].isna().all()
+    assert noise_scales.with_noise_scale(rows, runs)["noise_scale_start"].isna().all()

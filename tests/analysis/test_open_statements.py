@@ -36,7 +36,7 @@ def of_claim(frame, row=None, **test):
     name = "comparison" if "sides" in test else "trend"
     stated = [claim("c", name, experiment="a", **kind, **test)]
     table = pandas.DataFrame([{"id": "c", **CELLS, **OPEN, **(row or {})}])
-    found = [*open_statements.open_claims(stated, table, frame, ANALYSES)]
+    found = [*open_statements.claim_rows(stated, table, frame, ANALYSES)]
     return [(each["seeds"], json.loads(each["runs"] or "[]")) for each in found]
 
 
@@ -98,7 +98,7 @@ def of_advice(frame, table=None):
     """Returns batch size -> the seeds that are asked for it, and the sizes of their runs."""
     tables = AdviceTables(frame, runs() if table is None else table)
     asked = AdviceRequest({"test_accuracy": 0.01}, analyses=ANALYSES)
-    found = open_statements.open_comparisons(tables, asked)
+    found = open_statements.comparison_rows(tables, asked)
     return {
         json.loads(each["statement"])["batch_size"]: (
             each["seeds"],
@@ -136,7 +136,7 @@ def test_a_rate_beyond_the_edge_of_a_grid_is_tried_at_most_twice(rates, best, be
     frame.loc[frame["batch_size"] < 32, ["learning_rate", "on_edge"]] = best, 1
     tables = AdviceTables(frame, runs(rates=rates))
     asked = AdviceRequest({"test_accuracy": 0.01}, analyses=ANALYSES)
-    rows = [*open_statements.edge_rates(tables, asked, before, (3, *ANALYSES))]
+    rows = [*open_statements.edge_rows(tables, asked, before, (3, *ANALYSES))]
     found = [(row["edge"], row["rate"], row["batch_sizes"], row["seeds"]) for row in rows]
     assert found == ([(*added, "[8, 16]", 3)] if added else [])
-    assert not [*open_statements.edge_rates(tables, asked, before, ())]
+    assert not [*open_statements.edge_rows(tables, asked, before, ())]

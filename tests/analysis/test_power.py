@@ -19,7 +19,7 @@ RATIOS = (0.5, 0.8, 1, 1.25, 1.5, 2)
     ],
 )
 def test_seeds_of_a_difference_and_of_equivalence(of_test, expected):
-    assert [power.fewest(of_test, ratio) for ratio in RATIOS] == expected
+    assert [power.fewest_seeds(of_test, ratio) for ratio in RATIOS] == expected
 
 
 @pytest.mark.parametrize(("seeds", "margin"), [(3, 2.0), (6, 1.5), (11, 1.0), (36, 0.5)])

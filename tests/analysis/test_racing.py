@@ -25,7 +25,7 @@ def criterion(*rates, budget="epochs", **more):
 def test_a_rate_leaves_by_the_paired_t_test_of_logarithms():
     logs = np.array([0.8, 1.0, 1.2])
     better = np.array([0.1, 0.4, 0.2])  # scatter of seeds that both rates share
-    left = racing.leaving([criterion(better, better * np.exp(logs))], 0, ANALYSES)
+    left = racing.rates_that_leave([criterion(better, better * np.exp(logs))], 0, ANALYSES)
     assert list(left) == [1]
     difference = left[1]
     assert (difference.seeds, difference.against, difference.level) == (3, 0, FIRST)
@@ -37,34 +37,34 @@ def test_a_rate_leaves_by_the_paired_t_test_of_logarithms():
 
 
 def test_rates_share_the_level_and_analyses_halve_it():
-    assert racing.levels(3) == [0.025, 0.0125, 0.00625]
-    assert sum(racing.levels(50)) == pytest.approx(0.05)
+    assert racing.levels_of_analyses(3) == [0.025, 0.0125, 0.00625]
+    assert sum(racing.levels_of_analyses(50)) == pytest.approx(0.05)
     # p is .017: enough against one rate, too much for one of two.
     logs = np.array([0.6, 0.8, 1.2])
     values = np.exp(np.array([np.zeros(3), logs]))
     assert 0.0125 < stats.ttest_1samp(logs, 0, alternative="greater").pvalue < FIRST
-    assert list(racing.leaving([criterion(*values)], 0, ANALYSES)) == [1]
-    assert not racing.leaving([criterion(*values, np.exp([0.1, -0.1, 0.05]))], 0, ANALYSES)
+    assert list(racing.rates_that_leave([criterion(*values)], 0, ANALYSES)) == [1]
+    assert not racing.rates_that_leave([criterion(*values, np.exp([0.1, -0.1, 0.05]))], 0, ANALYSES)
     # A rate with a failed run has no part of the level.
-    assert list(racing.leaving([criterion(*values, [1, 1, INF])], 0, ANALYSES)) == [1, 2]
+    assert list(racing.rates_that_leave([criterion(*values, [1, 1, INF])], 0, ANALYSES)) == [1, 2]
 
 
 def test_all_criteria_must_agree():
     better, worse, same = [1, 1.1, 1.2], [3, 3.2, 3.7], [1, 1.2, 1.1]
     agree = [criterion(better, worse), criterion(better, worse, budget="updates")]
-    assert list(racing.leaving(agree, 0, ANALYSES)) == [1]
+    assert list(racing.rates_that_leave(agree, 0, ANALYSES)) == [1]
     open_one = criterion(better, same, budget="updates")
-    assert not racing.leaving([*agree, open_one], 0, ANALYSES)
+    assert not racing.rates_that_leave([*agree, open_one], 0, ANALYSES)
     # A budget that no run reached is no criterion.
     empty = Criterion("seconds", "validation_loss", np.full((1, 2, 3), NAN))
-    assert list(racing.leaving([*agree, empty], 0, ANALYSES)) == [1]
+    assert list(racing.rates_that_leave([*agree, empty], 0, ANALYSES)) == [1]
 
 
 def test_a_slower_rate_with_a_lower_loss_stays():
     cost = ([10, 11, 12], [30, 32, 37])
     lower, higher = np.array([[[0.2] * 3, [0.1] * 3]]), np.array([[[0.2] * 3, [0.3] * 3]])
-    assert not racing.leaving([criterion(*cost, losses=lower)], 0, ANALYSES)
-    assert list(racing.leaving([criterion(*cost, losses=higher)], 0, ANALYSES)) == [1]
+    assert not racing.rates_that_leave([criterion(*cost, losses=lower)], 0, ANALYSES)
+    assert list(racing.rates_that_leave([criterion(*cost, losses=higher)], 0, ANALYSES)) == [1]
 
 
 @pytest.mark.parametrize(
@@ -77,22 +77,22 @@ def test_a_slower_rate_with_a_lower_loss_stays():
     ],
 )
 def test_a_rate_that_fails_leaves_if_another_does_not(values, leaves):
-    assert list(racing.leaving([criterion(*values)], 0, ANALYSES)) == leaves
+    assert list(racing.rates_that_leave([criterion(*values)], 0, ANALYSES)) == leaves
 
 
 def test_a_rate_is_compared_when_it_has_the_seeds_of_an_analysis():
     seeds = np.arange(6.0)
     best, worse = 1 + 0.01 * seeds, 4 + 0.1 * seeds
     late = np.where(seeds < 2, worse, NAN)  # two of the first three seeds
-    assert list(racing.leaving([criterion(best, late, worse)], 0, ANALYSES)) == [2]
+    assert list(racing.rates_that_leave([criterion(best, late, worse)], 0, ANALYSES)) == [2]
     later = np.where(seeds < 3, worse, NAN)
-    assert racing.leaving([criterion(best, later)], 0, ANALYSES)[1].seeds == 3
+    assert racing.rates_that_leave([criterion(best, later)], 0, ANALYSES)[1].seeds == 3
 
 
 def test_the_best_of_equal_rates_seldom_leaves():
     values = np.exp(np.random.default_rng(0).normal(0, 0.2, (300, 4, 9)))
     criteria = [Criterion("epochs", "validation_loss", values)]
-    left = [0 in racing.leaving(criteria, study, ANALYSES) for study in range(300)]
+    left = [0 in racing.rates_that_leave(criteria, study, ANALYSES) for study in range(300)]
     assert np.mean(left) < 0.05
 
 
@@ -120,15 +120,15 @@ def test_the_table_says_which_rates_left():
     row = table.iloc[0]
     assert row[["run", "left_after", "against"]].to_list() == ["8-0.1-0", 3, 0.2]
     assert row["low"] > 1 and row["p"] < row["level"] == FIRST
-    assert {*racing.without_left(runs, table)["learning_rate"]} == {0.2}
+    assert {*racing.without_rates_that_left(runs, table)["learning_rate"]} == {0.2}
     kept, runs = race(protected={"8-0.1-0"})
     assert {*kept.loc[kept["status"] == "in_race", "run"]} == {"8-0.1-0", "8-0.2-0", "16-0.2-0"}
     assert racing.table(runs, runs[:0], {}, {}, ()).empty
 
 
 def test_rates_in_the_race_get_the_seeds_of_a_verdict():
-    rows = open_statements.open_races(race()[0], ANALYSES)
+    rows = open_statements.race_rows(race()[0], ANALYSES)
     next_seeds = {row["statement"]: (row["seeds"], json.loads(row["runs"])) for row in rows}
     sizes = {'{"batch_size": 8}': (6, ["8-0.2-0"]), '{"batch_size": 16}': (6, ["16-0.2-0"])}
     assert next_seeds == sizes
-    assert not [*open_statements.open_races(race(seeds=6)[0], ANALYSES)]
+    assert not [*open_statements.race_rows(race(seeds=6)[0], ANALYSES)]

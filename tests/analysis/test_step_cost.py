@@ -109,11 +109,11 @@ def test_intervals_cover(count, noise):
 
 
 def knee(seconds, sizes=SPARSE, noise=1.0):
-    return step_cost.knee(sizes, seconds, step_cost.fixed_cost(sizes, seconds), noise)
+    return step_cost.knee_columns(sizes, seconds, step_cost.fixed_cost(sizes, seconds), noise)
 
 
 def fitted(found):
-    return [found[f"knee_fitted{end}"] for end in intervals.ENDS]
+    return [found[f"knee_fitted{end}"] for end in intervals.SUFFIXES]
 
 
 def test_the_knee_of_a_line_is_nine_times_its_half_batch():
@@ -175,8 +175,10 @@ def test_what_still_rises_has_no_knee_within_the_sizes(seconds):
 def test_of_noise_no_level_is_stated():
     blocks = noisy(4.5 + SPARSE, 0.5)
     floor = step_cost.noise_floor(blocks)
-    assert step_cost.too_noisy(floor) and not any(map(step_cost.too_noisy, (1.2, math.nan, None)))
-    found = step_cost.summary(SPARSE, blocks)
+    assert step_cost.is_too_noisy(floor) and not any(
+        map(step_cost.is_too_noisy, (1.2, math.nan, None))
+    )
+    found = step_cost.summary_columns(SPARSE, blocks)
     levels = ("half_batch", "knee_batch_size", "still_rising", "plateau_examples_per_second")
     assert [found[name] for name in levels] == [None] * 4 and found["fixed_seconds"] > 0
     assert fitted(found) == [None] * 3

@@ -15,27 +15,27 @@ UPDATES = [10, 20, 30, 40]
     [(9, math.nan), (10, 4), (15, 3), (20, 2), (35, 2), (40, 3), (41, math.nan)],
 )
 def test_between_two_evaluations_a_value_is_interpolated(budget, expected):
-    found = targets.at_budget(UPDATES, [4.0, 2.0, 1.0, 3.0], budget)
+    found = targets.value_at_budget(UPDATES, [4.0, 2.0, 1.0, 3.0], budget)
     assert found == pytest.approx(expected, nan_ok=True)
 
 
 def test_a_loss_is_interpolated_as_it_decays():
     updates = np.arange(7, 700, 7)
-    found = targets.at_budget(updates, 2.3 * np.exp(-updates / 90), 101, True)
+    found = targets.value_at_budget(updates, 2.3 * np.exp(-updates / 90), 101, True)
     assert found == pytest.approx(2.3 * math.exp(-101 / 90), rel=1e-12)
-    assert targets.at_budget(UPDATES, [4, 2, 0, 0], 25, True) == 1  # which has no logarithm
+    assert targets.value_at_budget(UPDATES, [4, 2, 0, 0], 25, True) == 1  # which has no logarithm
 
 
 def test_what_has_no_value_is_passed_over_and_what_is_infinite_is_not():
     gaps = [4.0, math.nan, 1.0, math.nan]
-    assert targets.at_budget(UPDATES, gaps, 20, True) == pytest.approx(2)
-    assert targets.at_budget(UPDATES, gaps, 40) == 1
-    assert targets.at_budget(UPDATES, [4.0, math.inf, 1.0, 1.0], 15) == 4
-    assert math.isnan(targets.at_budget([], [], 1))
-    assert math.isnan(targets.at_budget([math.nan], [1.0], 1))
+    assert targets.value_at_budget(UPDATES, gaps, 20, True) == pytest.approx(2)
+    assert targets.value_at_budget(UPDATES, gaps, 40) == 1
+    assert targets.value_at_budget(UPDATES, [4.0, math.inf, 1.0, 1.0], 15) == 4
+    assert math.isnan(targets.value_at_budget([], [], 1))
+    assert math.isnan(targets.value_at_budget([math.nan], [1.0], 1))
     # Rounding of an epoch is no shorter training.
-    assert targets.at_budget([0.1, 0.2, 0.1 * 3], [3.0, 2.0, 1.0], 0.3) == 1
-    assert targets.at_budget([0.1, 0.3 - 1e-16], [3.0, 1.0], 0.3) == 1
+    assert targets.value_at_budget([0.1, 0.2, 0.1 * 3], [3.0, 2.0, 1.0], 0.3) == 1
+    assert targets.value_at_budget([0.1, 0.3 - 1e-16], [3.0, 1.0], 0.3) == 1
 
 
 @pytest.mark.parametrize(

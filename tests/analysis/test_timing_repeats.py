@@ -26,7 +26,7 @@ JOBS = pandas.DataFrame(
 
 
 def test_each_kind_of_column_over_jobs():
-    found = timing_repeats.combined(JOBS, ["sweep"], ["blocks"])
+    found = timing_repeats.one_row_per_configuration(JOBS, ["sweep"], ["blocks"])
     assert list(found.columns) == list(JOBS.columns) and list(found["sweep"]) == ["a", "b"]
     row, single = found.iloc[0], found.iloc[1]
     assert (row["status"], row["blocks"], row["rising"]) == ("finished", 27, True)
@@ -37,13 +37,15 @@ def test_each_kind_of_column_over_jobs():
     # A single job stays as it is.
     assert (single["seconds_q3"], single["cost_low"]) == (4.5, 0) and pandas.isna(single["knee"])
     alone = JOBS.iloc[[0, 4]]
-    pandas.testing.assert_frame_equal(timing_repeats.combined(alone, ["sweep"]), alone)
+    pandas.testing.assert_frame_equal(
+        timing_repeats.one_row_per_configuration(alone, ["sweep"]), alone
+    )
 
 
 def test_whole_numbers_stay_whole_beside_what_was_not_timed():
     """As where a GPU is not here: its rows have none."""
     counts = pandas.array([5, 5, None, None], "Int64")
     rows = pandas.DataFrame({"sweep": ["a", "a", "b", "b"], "batch_size": 8, "examples": counts})
-    found = timing_repeats.combined(rows, ["sweep", "batch_size"])
+    found = timing_repeats.one_row_per_configuration(rows, ["sweep", "batch_size"])
     assert found["examples"].astype(float).tolist()[0] == 5
     assert found["examples"].isna().tolist() == [False, True]

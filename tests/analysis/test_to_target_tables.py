@@ -49,7 +49,7 @@ def test_a_training_that_left_nothing_behind_excludes_its_rate():
     trajectories, runs = made_trainings.tables(rates=(0.1, 0.2, 0.4))
     runs.loc[runs["run"] == "8/0.2/2", "status"] = "out_of_memory"
     trajectories = trajectories[trajectories["run"] != "8/0.2/2"]
-    (found,) = to_target_tables.for_study(trajectories, runs, TO)
+    (found,) = to_target_tables.scalings_of_study(trajectories, runs, TO)
     assert found.costs["updates"].rates[:2].tolist() == [0.4, 0.2]
 
 
@@ -73,7 +73,7 @@ def series(rows):
 
 
 def scaling(rows, value=0.2, column="validation_loss"):
-    (found,) = to_target_tables.for_study(
+    (found,) = to_target_tables.scalings_of_study(
         rows, rows.drop_duplicates("run"), [Target(column, value)]
     )
     return found
@@ -145,12 +145,12 @@ def test_the_single_row_of_an_external_run_is_its_target():
     updates = 100 * (1 + 40 / np.array(SIZES))
     rows = evaluations(seeds=[0]).drop_duplicates("run").assign(updates=updates)
     rows = rows.assign(examples=updates * np.array(SIZES), machine="elsewhere", seconds=math.nan)
-    assert to_target_tables.for_study(rows, rows) == []  # a training that is evaluated once
+    assert to_target_tables.scalings_of_study(rows, rows) == []  # a training that is evaluated once
     rows["stop_reason"] = external_columns.AT_TARGET
-    (found,) = to_target_tables.for_study(rows, rows)
+    (found,) = to_target_tables.scalings_of_study(rows, rows)
     assert not found.target.column and found.fit.critical_batch_size == pytest.approx(40)
     rows.loc[0, ["updates", "examples"]] = math.nan
-    (found,) = to_target_tables.for_study(rows, rows)
+    (found,) = to_target_tables.scalings_of_study(rows, rows)
     assert found.costs["updates"].values[0, 0] == math.inf
 
 

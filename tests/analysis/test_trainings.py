@@ -32,9 +32,9 @@ def test_a_seed_is_read_at_the_rate_of_all_or_at_that_of_the_others():
     losses = {(0.1, 0): 0.1, (0.1, 1): 0.6, (0.2, 0): 0.4, (0.2, 1): 0.5}
     each = of(*((8, *key, "finished", loss) for key, loss in losses.items()))
     cube = each.column("train_loss")
-    for found in (each.chosen_by(cube, cube, True), each.chosen_by_itself(cube)):
+    for found in (each.choose_by_losses(cube, cube, True), each.choose_by_costs(cube)):
         assert found.rates.tolist() == [0.1] and found.on_edge.all() and found.tuned.all()
-        assert each.rates(found.read).tolist() == [[0.2, 0.1]]
+        assert each.rates_at(found.rate_index).tolist() == [[0.2, 0.1]]
         assert found.values.tolist() == [[0.4, 0.6]]
-    found = each.chosen_by(cube, -cube, False)
+    found = each.choose_by_losses(cube, -cube, False)
     assert found.values.tolist() == [[-0.1, -0.6]] and found.tuned.all()

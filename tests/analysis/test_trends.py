@@ -77,7 +77,7 @@ def test_all_rows_of_an_experiment_are_one_family():
 
 
 def test_what_documents_state_takes_the_place_of_what_is_asked():
-    stated = outcomes.with_direction("generalisation_gap", "falls", ())
+    stated = outcomes.outcome_with_direction("generalisation_gap", "falls", ())
     runs = frame({"generalisation_gap": rising()})
     (row,) = table(runs, claims={"generalisation_gap": stated}).to_dict("records")
     assert (row["direction"], row["verdict"]) == ("falls", Verdict.CONTRADICTED)

@@ -24,11 +24,11 @@ def judge(statements):
 
 
 def above(values):
-    return Statement.of_all([Contrast(values, low=0.0)])
+    return Statement.all_hold([Contrast(values, low=0.0)])
 
 
 def one(values, **bounds):
-    (judged,) = judge([Statement.of_all([Contrast(np.array(values, float), **bounds)])])
+    (judged,) = judge([Statement.all_hold([Contrast(np.array(values, float), **bounds)])])
     return judged
 
 
@@ -53,21 +53,23 @@ def test_a_verdict_of_one_contrast(values, bounds, verdict):
 
 def test_an_open_end_supports_nothing_and_gives_its_reason():
     why = Reason.RATE_ON_EDGE
-    judged = one(SIX, low=0.0, open_low=why)
+    judged = one(SIX, low=0.0, unbounded_low=why)
     assert (judged.verdict, judged.reason) == (Verdict.NOT_RESOLVED, why)
     assert math.isnan(judged.low)
-    assert one(SIX, low=0.0, open_high=why).verdict == Verdict.SUPPORTED
-    assert one(-SIX, low=0.0, open_high=why).reason == why
-    assert one(SIX - 3.5, low=0.0, open_low=why).reason == Reason.NONE  # closed, it is open too
-    assert one(-SIX, high=0.0, open_high=why).reason == why
-    assert one(SIX, high=0.0, open_low=why).reason == why
+    assert one(SIX, low=0.0, unbounded_high=why).verdict == Verdict.SUPPORTED
+    assert one(-SIX, low=0.0, unbounded_high=why).reason == why
+    assert (
+        one(SIX - 3.5, low=0.0, unbounded_low=why).reason == Reason.NONE
+    )  # closed, it is open too
+    assert one(-SIX, high=0.0, unbounded_high=why).reason == why
+    assert one(SIX, high=0.0, unbounded_low=why).reason == why
 
 
 def test_the_weakest_contrast_decides_and_the_contrary_takes_bonferroni():
     strong, weak = Contrast(SIX + 10, low=0.0), Contrast(SIX - 1, low=0.0)
-    (found,) = judge([Statement.of_all((strong, weak))])
+    (found,) = judge([Statement.all_hold((strong, weak))])
     assert (found.verdict, found.deciding) == (Verdict.SUPPORTED, weak)
-    statement = Statement.of_all((strong, Contrast(-SIX, low=0.0)))
+    statement = Statement.all_hold((strong, Contrast(-SIX, low=0.0)))
     (found,) = judge([statement])
     assert found.verdict == Verdict.CONTRADICTED
     assert statement.p[1] == pytest.approx(2 * statement.contrasts[1].p_against)
@@ -125,14 +127,16 @@ def random_statement(rng, planned=()):
     for _ in range(int(rng.integers(1, 5))):
         bounds = [{"low": 0.0}, {"high": 0.5}, {"low": -1.0, "high": 1.0}][int(rng.integers(3))]
         ends = {
-            name: Reason.RATE_ON_EDGE for name in ("open_low", "open_high") if rng.random() < 0.1
+            name: Reason.RATE_ON_EDGE
+            for name in ("unbounded_low", "unbounded_high")
+            if rng.random() < 0.1
         }
         values = rng.normal(rng.normal(0, 2), 1, seen[-1][0])
         tuned = bool(rng.random() < 0.1)
         for analysis, (count, _) in zip(analyses, seen, strict=True):
             analysis.append(Contrast(values[:count], **bounds, **ends, tuned=tuned))
-    statements = [Statement.of_all(parts) for parts in analyses]
-    return verdicts.staged(statements, [share for _, share in seen])
+    statements = [Statement.all_hold(parts) for parts in analyses]
+    return verdicts.over_analyses(statements, [share for _, share in seen])
 
 
 def read_off(judged):
@@ -172,11 +176,11 @@ def with_p(p, n):
 def test_the_p_after_an_analysis_is_the_smallest_over_its_share():
     """p .03, .004, .0004 after 6, 9, 13 of 28 seeds: .0028, at 1/7 of 28."""
     found = [with_p(p, n) for p, n in ((0.03, 6), (0.004, 9), (0.0004, 13))]
-    shares = stages.weights(stages.analysis_seeds(28))
+    shares = stages.level_shares(stages.analysis_seeds(28))
     assert stages.analysis_seeds(28) == (6, 9, 13, 19, 28) and sum(shares) == pytest.approx(1)
-    statement = verdicts.staged([Statement.of_all([each]) for each in found], shares[:3])
+    statement = verdicts.over_analyses([Statement.all_hold([each]) for each in found], shares[:3])
     assert statement.p[0] == pytest.approx(0.0028)
-    first = verdicts.staged([Statement.of_all([found[0]])], shares[:1])
+    first = verdicts.over_analyses([Statement.all_hold([found[0]])], shares[:1])
     assert first.p[0] == pytest.approx(0.03 * 28 / 6)
 
 
@@ -187,8 +191,10 @@ def test_estimate_interval_and_n_are_those_of_the_analysis_that_decides_else_of_
     p_values, printed
 ):
     found = [with_p(p, n) for p, n in zip(p_values, (6, 9, 13), strict=True)]
-    shares = stages.weights(stages.analysis_seeds(28))[:3]
-    (judged,) = judge([verdicts.staged([Statement.of_all([each]) for each in found], shares)])
+    shares = stages.level_shares(stages.analysis_seeds(28))[:3]
+    (judged,) = judge(
+        [verdicts.over_analyses([Statement.all_hold([each]) for each in found], shares)]
+    )
     assert judged.verdict == (Verdict.SUPPORTED if printed == 1 else Verdict.NOT_RESOLVED)
     contrast = found[printed]
     half = stats.t.isf(judged.level, contrast.n - 1) * contrast.error
@@ -201,7 +207,7 @@ def test_estimate_interval_and_n_are_those_of_the_analysis_that_decides_else_of_
 def test_an_analysis_without_more_replicates_spends_nothing():
     """Other statements may have more seeds by then; at the last one these six are no new ones."""
     one = above([*SIX, math.nan])
-    found = verdicts.staged([above(SIX), one, one], (0.2, 0.2, 0.6))
+    found = verdicts.over_analyses([above(SIX), one, one], (0.2, 0.2, 0.6))
     assert {analysis.share for analysis in found.contrasts[0].analyses} == {0.2}
     assert found.p[0] == pytest.approx(Contrast(SIX, low=0.0).p / 0.2)
 

@@ -37,7 +37,7 @@ class Own(keras.optimizers.SGD):
     ],
 )
 def test_an_optimizer_is_named_or_compiled_or_adam(name, compiled, expected, capsys):
-    assert init._optimizer(name, compiled) == expected
+    assert init._optimizer_factors(name, compiled) == expected
     assert ("Own" in capsys.readouterr().out) == isinstance(compiled, Own)
 
 
@@ -52,4 +52,4 @@ def test_an_optimizer_is_named_or_compiled_or_adam(name, compiled, expected, cap
     ],
 )
 def test_the_range_test_takes_a_middle_size_whose_updates_are_fast(sizes, seconds, middle):
-    assert range_test._middle(sizes, seconds) == middle
+    assert range_test._middle_size(sizes, seconds) == middle

@@ -14,7 +14,7 @@ from batchscope.study import config
 
 @pytest.fixture(autouse=True)
 def _cores(monkeypatch):
-    monkeypatch.setattr(requirements, "cores", lambda: 2)
+    monkeypatch.setattr(requirements, "usable_cores", lambda: 2)
 
 
 def write(tmp_path, **changes):

@@ -14,7 +14,7 @@ import yaml
 
 import small_study
 from batchscope import datasets
-from batchscope.cli import entry, step_times, study_check
+from batchscope.cli import entry, missing_times, study_check
 from batchscope.core.errors import UserError
 from batchscope.study import config
 from prepared_data import SPLIT
@@ -33,7 +33,7 @@ def write(tmp_path, monkeypatch):
     """Return a function that writes a study `c.yaml` of data sets, and the first of these."""
     monkeypatch.chdir(tmp_path)
     # No copies of a process that may have TensorFlow's threads, and no timed steps.
-    monkeypatch.setattr(step_times, "note", lambda *_: None)
+    monkeypatch.setattr(missing_times, "note_missing_times", lambda *_: None)
 
     def in_a_thread(workers: int, **_: object) -> concurrent.futures.Executor:
         return concurrent.futures.ThreadPoolExecutor(workers)
@@ -117,8 +117,8 @@ def wait_for_ever() -> None:
 
 @pytest.mark.parametrize(("function", "seconds"), [(leave_a_thread, 5.0), (wait_for_ever, 1.0)])
 def test_what_does_not_end_is_ended(monkeypatch, function, seconds):
-    assert study_check.in_process(abs, -1) == 1
+    assert study_check.run_in_fork(abs, -1) == 1
     monkeypatch.setattr(study_check, "_END_SECONDS", 0.5)
     with pytest.raises(TimeoutError):
-        study_check.in_process(function, seconds=seconds)
+        study_check.run_in_fork(function, seconds=seconds)
     assert multiprocessing.active_children() == []

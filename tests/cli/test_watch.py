@@ -18,8 +18,8 @@ def test_missing_jobs_the_best_finished_run_and_running_jobs(tmp_path):
     finish_run(tmp_path, small, status="diverged", best_validation_loss=0.1, sha256={})
     finish_run(tmp_path, large, best_validation_loss=0.12345, sha256={})
     with (
-        progress.running(tmp_path, "evaluate", large),
-        progress.running(tmp_path, "train", small),
+        progress.listed_as_running(tmp_path, "evaluate", large),
+        progress.listed_as_running(tmp_path, "train", small),
     ):
         lines = watch.text(study, tmp_path, 2).splitlines()
         assert watch.text(None, tmp_path, 2).splitlines() == lines[2:]

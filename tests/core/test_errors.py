@@ -12,7 +12,7 @@ from batchscope.core import disk, errors
 from batchscope.core.errors import UserError
 from batchscope.measures import displacement
 from batchscope.measures.finished_run import FinishedRun
-from batchscope.report import content
+from batchscope.report import report_inputs
 from batchscope.store import paths, records
 from batchscope.study import dataset_definitions, names
 from batchscope.tables import csv_tables, long_tables, run_table
@@ -50,7 +50,7 @@ def flip(share):
 
 
 def collect(results, study, run):
-    return run_table.collect(results, study, "gap")
+    return run_table.from_records(results, study, "gap")
 
 
 def load(results, study, run):
@@ -78,7 +78,7 @@ def tabled(results, study, run):
 
 
 def reported(results, study, run):
-    return content.read_figures(results / "figures", False)
+    return report_inputs.read_figures(results / "figures", False)
 
 
 EVALUATED = synthetic.grid([16], [0], evaluate_every=500, epochs=1)[0]
@@ -86,7 +86,7 @@ TRAJECTORY = f"runs/{EVALUATED}/trajectory.csv"
 
 
 def evaluations(results, study, run):
-    return long_tables._trajectory(results, EVALUATED, names.parse_run(EVALUATED))
+    return long_tables._trajectory_rows(results, EVALUATED, names.parse_run(EVALUATED))
 
 
 # Where it is, below results (a run's below its folder); what reads it; and what Snakemake misses
@@ -135,7 +135,9 @@ def whole(tmp_path_factory):
     disk.write_arrays(folder / "updates.npz", {"update_norms": np.ones(50, np.float32)})
     for run_folder in results.glob("runs/*"):
         synthetic.write_sha256(run_folder)
-    csv_tables.write(run_table.collect(results, study, "gap"), results / "studies" / "runs.csv")
+    csv_tables.write(
+        run_table.from_records(results, study, "gap"), results / "studies" / "runs.csv"
+    )
     figure = {"name": "a", "title": "A", "caption": "A."}
     disk.write_text(results / "figures" / "figures.json", f"[{figure}]".replace("'", '"'))
     disk.write_text(results / "figures" / "a.svg", '<svg viewBox="0 0 9 9"><g/><g/></svg>')
@@ -160,15 +162,19 @@ def test_a_damaged_file_is_named_with_its_fix(whole, kind, damage):
     pattern, read, delete = FILES[kind]
     folder = paths.run_folder(results, run).relative_to(results)
     (path, *_) = sorted(results.glob(pattern.format(run=folder)))
-    content = path.read_bytes()
-    damaged = damage(content) if callable(damage) else {**DAMAGES, **OF_TABLES}[damage](content)
-    assert damaged != content
+    report_inputs = path.read_bytes()
+    damaged = (
+        damage(report_inputs)
+        if callable(damage)
+        else {**DAMAGES, **OF_TABLES}[damage](report_inputs)
+    )
+    assert damaged != report_inputs
     path.write_bytes(damaged)
     try:
         with pytest.raises(UserError) as caught:
             read(results, study, run)
     finally:
-        path.write_bytes(content)
+        path.write_bytes(report_inputs)
     message = str(caught.value)
     received = "an empty file" if not damaged else "a damaged file ("
     assert message.startswith(f"{path}: received {received}") and "\n" not in message
@@ -179,7 +185,7 @@ def test_a_damaged_file_is_named_with_its_fix(whole, kind, damage):
 def test_a_missing_file_is_made_or_named_with_what_to_delete(tmp_path):
     for delete, mend in ((None, "to make it"), (tmp_path, f"delete {tmp_path}")):
         with pytest.raises(UserError, match=rf"a\.json: missing; .*{mend}"):
-            disk.read_csv(tmp_path / "a.json", delete=delete)
+            disk.read_csv(tmp_path / "a.json", path_to_delete=delete)
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EINVAL, "Invalid"), OSError("truncated")])

@@ -27,18 +27,20 @@ def test_all_layers_are_those_inside_of_others_too():
 
 def test_kept_logits_are_those_before_the_softmax():
     numbers = tf.constant([[3.0, -1.0, 0.5]])
-    kept = private_interfaces.kept_logits(keras.ops.softmax(numbers))
+    kept = private_interfaces.attached_logits(keras.ops.softmax(numbers))
     assert np.array_equal(kept, numbers)
     single = tf.constant([[0.5]])
-    assert np.array_equal(private_interfaces.kept_logits(keras.activations.sigmoid(single)), single)
-    assert private_interfaces.kept_logits(numbers) is None
+    assert np.array_equal(
+        private_interfaces.attached_logits(keras.activations.sigmoid(single)), single
+    )
+    assert private_interfaces.attached_logits(numbers) is None
 
 
 def test_moments_are_those_of_the_weight():
     weights = [keras.Variable(np.zeros(size, "float32")) for size in (2, 3)]
     adam = keras.optimizers.Adam(0.1, beta_1=0.5, beta_2=0.75)
     adam.apply([tf.constant([1.0, 2.0]), tf.constant([3.0, 4.0, 5.0])], weights)
-    mean, square = private_interfaces.moments(adam, weights[1].value)
+    mean, square = private_interfaces.adam_moments(adam, weights[1].value)
     assert np.array_equal(mean, [1.5, 2.0, 2.5])
     assert np.array_equal(square, [2.25, 4.0, 6.25])
 
@@ -73,5 +75,5 @@ def test_an_array_on_the_disk_is_read_at_random(tmp_path):
     np.save(tmp_path / "a.npy", np.arange(10_000))
     array = np.lib.format.open_memmap(tmp_path / "a.npy", mode="r")
     for mapped in (array, array[..., None]):
-        private_interfaces.read_at_random(mapped)
+        private_interfaces.advise_random_access(mapped)
         assert mapped[[7_000, 3]].ravel().tolist() == [7_000, 3]

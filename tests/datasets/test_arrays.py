@@ -96,7 +96,7 @@ def test_each_position_of_tokens_is_predicted(own_labels, tmp_path):
 def test_labels_of_every_kind_are_the_same_classes(given, names):
     part_labels = {"train": ("a", given), "test": ("b", given[3:])}
     examples = {"train": IMAGES, "test": IMAGES[3:]}
-    pairs, class_names, task = labels.labelled("own", "images", None, examples, part_labels)
+    pairs, class_names, task = labels.label_examples("own", "images", None, examples, part_labels)
     assert pairs["train"][1].tolist() == LABELS.tolist() and class_names == names
     assert pairs["test"][1].tolist() == LABELS[3:].tolist()
     assert pairs["test"][1].dtype == np.int32 and task == "classification"

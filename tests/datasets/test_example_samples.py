@@ -12,7 +12,7 @@ from prepared_data import npz, prepared
 
 def few(tmp_path, **raw):
     data = prepared(tmp_path, dataset_definitions.resolve(raw))
-    return data, samples.few(data.folder, data.record)
+    return data, samples.few_samples(data.folder, data.record)
 
 
 def test_one_image_of_each_class_has_every_pixel(tmp_path):

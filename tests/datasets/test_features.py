@@ -61,7 +61,7 @@ def test_the_code_of_the_page_repeats_a_table_of_words_and_gaps(tmp_path):
     assert data.images("train")[:, -3].astype(float).mean() == pytest.approx(0, abs=1e-6)
     # What is known before it is prepared.
     definition = dataset_definitions.resolve(csv(tmp_path, text, **options))
-    assert datasets.model_input(tmp_path, "own-00000000", definition) == data.model_input
+    assert datasets.complete_model_input(tmp_path, "own-00000000", definition) == data.model_input
 
 
 def test_words_that_the_training_part_lacks_have_no_feature(tmp_path):

@@ -52,13 +52,13 @@ SEQUENCES = {"x_train": TOKENS, "y_train": LABELS, "x_test": TOKENS + 2, "y_test
 def test_a_look_is_what_preparing_finds(make, expected, tmp_path):
     definition = dataset_definitions.resolve(make(tmp_path))
     token = dataset_definitions.token("own", definition)
-    _, examples = model_inputs.sized("own", definition)
+    _, examples = model_inputs.input_and_size("own", definition)
     for _ in range(2):
-        result = datasets.model_input(tmp_path, token, definition)
+        result = datasets.complete_model_input(tmp_path, token, definition)
         assert result._replace(scaling=None) == model_inputs.ModelInput(*expected)
         assert (result.scaling is not None) == (result.kind == example_kinds.IMAGES)
         datasets.prepare(token, definition, tmp_path)
-    assert examples == records.training_images(tmp_path, token)
+    assert examples == records.training_size(tmp_path, token)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_what_images_are_multiplied_by_and_who_says_so(images, options, expected
         definition = npz(tmp_path, {"images": images, "labels": LABELS}, **options)
     definition = dataset_definitions.resolve(definition)
     token = dataset_definitions.token("own", definition)
-    assert datasets.model_input(tmp_path, token, definition).scaling == expected
+    assert datasets.complete_model_input(tmp_path, token, definition).scaling == expected
     datasets.prepare(token, definition, tmp_path)
-    assert datasets.model_input(tmp_path, token, definition).scaling == expected
+    assert datasets.complete_model_input(tmp_path, token, definition).scaling == expected
     assert datasets.load(tmp_path, token).model_input.scaling == expected

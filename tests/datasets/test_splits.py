@@ -36,12 +36,12 @@ def test_split_counts(split, members, counts):
     ],
 )
 def test_sizes_where_parts_are_missing_or_given(split, drawn, expected):
-    assert splits.sizes("here", 10, split, drawn) == expected
+    assert splits.drawn_counts("here", 10, split, drawn) == expected
 
 
 def test_a_stratified_split_by_hand():
     groups = [np.arange(0, 20, 2), np.arange(1, 20, 2)]
-    rows = splits.assign("here", groups, SPLIT | {"seed": 7}, ("validation", "test"))
+    rows = splits.draw_parts("here", groups, SPLIT | {"seed": 7}, ("validation", "test"))
     zeros, ones = (np.random.default_rng([7, index]).permutation(groups[index]) for index in (0, 1))
     order = np.random.default_rng([7, 10**6])
     assert rows["train"].tolist() == order.permutation([*zeros[:6], *ones[:6]]).tolist()
@@ -52,4 +52,4 @@ def test_a_stratified_split_by_hand():
 def test_a_part_that_would_stay_empty_is_refused():
     groups = [np.arange(2), np.arange(2, 4)]
     with pytest.raises(UserError, match="split.validation: received 0.2, which leaves none of 4"):
-        splits.assign("here", groups, SPLIT, ("validation", "test"))
+        splits.draw_parts("here", groups, SPLIT, ("validation", "test"))

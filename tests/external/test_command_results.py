@@ -16,7 +16,7 @@ def judged(tmp_path, monkeypatch, ended):
     (run,) = result.commands.values()
     folder = paths.run_folder(tmp_path / "results", run.name)
     folder.mkdir(parents=True, exist_ok=True)
-    return command_runner._judged(folder, run, ended)[:2]
+    return command_runner._judge(folder, run, ended)[:2]
 
 
 def judged_log(tmp_path, text, **log):
@@ -28,7 +28,7 @@ def judged_log(tmp_path, text, **log):
     (folder / paths.COMMAND_FOLDER).mkdir(parents=True)
     place = paths.COMMAND_OUTPUT if log else f"{paths.COMMAND_FOLDER}/log.csv"
     (folder / place).write_text(text)
-    return command_runner._judged(folder, run, command_runner.Ended(0, []))
+    return command_runner._judge(folder, run, command_runner.CommandEnd(0, []))
 
 
 @pytest.mark.parametrize(
@@ -74,30 +74,32 @@ def test_a_summary_after_all_steps_is_of_the_end_and_costs_no_times(tmp_path):
     lines = [f'{{"step": {step}, "val_loss": {1 / step}}}' for step in (10, 20)]
     rows = judged_log(tmp_path, "\n".join([*lines, '{"test_loss": 1.95}']))[2]
     assert rows["updates"].tolist() == [10, 20] and rows["test_loss"].iloc[-1] == 1.95
-    assert command_runner._timed(rows, 4.0)["seconds"].tolist() == [2.0, 4.0]
+    assert command_runner._with_seconds(rows, 4.0)["seconds"].tolist() == [2.0, 4.0]
 
 
 def test_a_kill_for_memory_is_a_result_or_another_attempt(tmp_path, monkeypatch):
-    killed = command_runner.Ended(-signal.SIGKILL, ["reads data"], limit_mb=800.0)
+    killed = command_runner.CommandEnd(-signal.SIGKILL, ["reads data"], limit_mb=800.0)
     result = judged(tmp_path, monkeypatch, killed)
     assert result[0] == "out_of_memory" and "800 MB" in result[1]
     # Any other kill at the same time is none.
     with pytest.raises(UserError, match="SIGTERM"):
-        judged(tmp_path, monkeypatch, command_runner.Ended(-signal.SIGTERM, [], limit_mb=800.0))
-    monkeypatch.setenv(memory_limits.SCHEDULED, "7")
+        judged(
+            tmp_path, monkeypatch, command_runner.CommandEnd(-signal.SIGTERM, [], limit_mb=800.0)
+        )
+    monkeypatch.setenv(memory_limits.SCHEDULED_VARIABLE, "7")
     with pytest.raises(UserError, match="at most 800 MB"):
         judged(tmp_path, monkeypatch, killed)
 
 
 def test_the_words_of_a_refusal_are_sought_at_the_end_of_a_failure_alone(tmp_path, monkeypatch):
     refusal = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
-    ended = command_runner.Ended(1, ["epoch 1", "Traceback", refusal])
+    ended = command_runner.CommandEnd(1, ["epoch 1", "Traceback", refusal])
     assert judged(tmp_path, monkeypatch, ended) == ("out_of_memory", refusal)
     output = tmp_path / "output.txt"
     output.write_text("where it is out of memory, take smaller batches\n" + "a line\n" * 100)
     with pytest.raises(UserError, match="exit status 1"):
         lines = command_runner._last_lines(output)
-        judged(tmp_path, monkeypatch, command_runner.Ended(1, lines))
+        judged(tmp_path, monkeypatch, command_runner.CommandEnd(1, lines))
 
 
 def test_the_last_lines_hold_no_control_characters(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 import fake_nvml
 from batchscope.external import command_runner
-from batchscope.timing.processes import Family
+from batchscope.timing.processes import ProcessTree
 from batchscope.timing.samples import Sampler
 
 # Two seconds of imports on a tenth of a core, then two seconds of training.
@@ -37,7 +37,7 @@ def test_use_counts_while_the_log_counts_seconds(seconds, cpu, gpu):
 
 def test_a_gpu_is_read_through_nvml(monkeypatch):
     fake_nvml.Nvml().install(monkeypatch)
-    with Sampler(60, cores=2, gpu=True, watched=Family(os.getpid())) as sampler:
+    with Sampler(60, cores=2, gpu=True, watched=ProcessTree(os.getpid())) as sampler:
         sum(range(10**6))
         sampler.sample()
     used = command_runner.utilisation(sampler.series(), pandas.DataFrame())

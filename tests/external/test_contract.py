@@ -83,7 +83,7 @@ def test_rows_at_a_target_are_stated(tmp_path):
     assert fit["lack_of_fit"] < 0.05 and fit["measured_fastest"] == 256
     reached = built["runs"].groupby("batch_size")["reached_target"].mean()
     assert 0 < reached[4096] < 1
-    assert read("cbs_u_shaped.csv").ends == "end"
+    assert read("cbs_u_shaped.csv").end_reason == "end"
 
 
 def test_a_partly_filled_column_that_nobody_named_is_ignored(tmp_path):
@@ -358,7 +358,7 @@ def test_a_run_that_is_empty_to_the_end_has_failed_and_nan_is_divergence(tmp_pat
 @pytest.mark.parametrize("name", ["hf_learning_rate.csv", "plateau_learning_rate.csv"])
 def test_a_factor_that_changes_within_a_run_is_none(name, tmp_path):
     result = read(name)
-    assert result.factors == () and result.rates == () and result.rows["run"].nunique() == 3
+    assert result.factors == () and result.tried_rates == () and result.rows["run"].nunique() == 3
     assert has_note(result, "changes within a run", "learning_rate")
     other = changed(tmp_path, name, ("learning_rate", "weight_decay"))
     assert other.factors == () and has_note(other, "weight_decay")
@@ -371,7 +371,7 @@ def test_a_factor_that_runs_are_crossed_with_is_one(tmp_path):
         for rate in (0.1, 0.2)
         for step in (10, 20)
     ]
-    assert write(tmp_path, rows).rates == (0.1, 0.2)
+    assert write(tmp_path, rows).tried_rates == (0.1, 0.2)
 
 
 def test_a_named_factor_that_changes_within_a_log_is_an_error(tmp_path):

@@ -15,7 +15,7 @@ from batchscope.study import columns, tasks
 from batchscope.study.log_keys import Logs
 from batchscope.study.tasks import CLASSIFICATION
 from batchscope.tables import csv_tables, run_table
-from batchscope.tables.long_tables import FIRST
+from batchscope.tables.long_tables import FIRST_COLUMNS
 
 HEADER = "batch_size,seed,updates,validation_loss"
 GOOD = [HEADER, "8,0,10,0.5", "8,0,20,0.2", "16,0,10,0.4", "16,0,20,0.1", "32,0,10,0.3"]
@@ -159,7 +159,7 @@ def test_what_is_no_table(read, lines, expected):
 def tables(folder, frame, **keys):
     """Returns runs.csv and trajectories.csv, read as figures and statistics read them."""
     result = external_runs.read(Logs(files=(str(own_table.write(folder, frame)),), **keys))
-    built = (run_table.from_logs(result, "mine", "a"), run_table.trajectories(result))
+    built = (run_table.from_logs(result, "mine", "a"), run_table.logged_trajectories(result))
     return [csv_tables.read(io.StringIO(table.to_csv(index=False))) for table in built]
 
 
@@ -174,7 +174,7 @@ def test_a_row_per_training_and_a_row_per_evaluation(tmp_path):
     at = known.index("status")
     assert list(runs) == [*known[:at], *own, *known[at:]]
     of_classes = tasks.columns_of_tasks(columns.TRAJECTORIES, [CLASSIFICATION])
-    assert list(trajectories) == [*FIRST[:-1], *own, "status", *of_classes]
+    assert list(trajectories) == [*FIRST_COLUMNS[:-1], *own, "status", *of_classes]
     assert run_series.series_factors(runs) == ["own_variant"]
     assert (runs["machine"] == "elsewhere").all() and (runs["status"] == "finished").all()
     assert runs.loc[0, "run"].endswith("+batch_size=8+seed=0+variant=plain+mean=5")

@@ -47,7 +47,7 @@ class Run(NamedTuple):
 
 def of_run(path, size=8, **keys):
     """Return the evaluations and the status of one run as a command's are read."""
-    return Run(*external_runs.from_command(str(path), size, CommandLog(**keys), ()))
+    return Run(*external_runs.read_command_log(str(path), size, CommandLog(**keys), ()))
 
 
 def write(path, text):
@@ -172,7 +172,7 @@ def test_a_file_of_no_format_gets_the_line_to_write(tmp_path):
 )
 def test_a_pattern_is_proposed_for_the_lines_of_evaluations(text, pattern):
     """Numbers without a known name, such as the time of day, match anything."""
-    assert printed_lines.detected(text) == pattern
+    assert printed_lines.detect_pattern(text) == pattern
 
 
 def test_printed_lines_are_read_by_patterns(tmp_path):
@@ -299,7 +299,9 @@ def test_a_table_of_runs_of_weights_and_biases_has_a_row_per_run(tmp_path):
     lines += [f"x-{n},finished,2025-01-0{n},100,{8 * 2**n},0,0.1,{1 / n}" for n in (1, 2, 3)]
     write(tmp_path / "runs.csv", "\n".join([*lines, "x-4,crashed,2025-01-04,40,128,0,0.1,"]))
     runs = read(tmp_path, "runs.csv")
-    assert runs.rows["status"].tolist() == ["finished"] * 3 + ["failed"] and runs.ends == "end"
+    assert (
+        runs.rows["status"].tolist() == ["finished"] * 3 + ["failed"] and runs.end_reason == "end"
+    )
     assert runs.table.ignored == ["Name", "Created"] and set(runs.rows["updates"]) == {100, 40}
 
 
@@ -400,7 +402,7 @@ def test_files_that_are_too_large_or_no_files_are_not_read(tmp_path, monkeypatch
     ],
 )
 def test_numbers_that_a_word_names_become_factors(paths, pattern):
-    assert log_names.pattern(paths, log_names.IDENTITY) == pattern
+    assert log_names.commonest_pattern(paths, log_names.IDENTITY) == pattern
 
 
 def test_a_path_with_a_batch_size_is_proposed_as_a_pattern(tmp_path):

@@ -110,7 +110,7 @@ from batchscope.external import command_runner
 from fake_nvml import Nvml
 with pytest.MonkeyPatch.context() as patch:
     Nvml().install(patch)
-    print(command_runner.make(sys.argv[1], sys.argv[2]))
+    print(command_runner.make_run(sys.argv[1], sys.argv[2]))
 """
 
 

@@ -9,7 +9,7 @@ import pytest
 import synthetic
 from batchscope import figures
 from batchscope.analysis import intervals, run_series
-from batchscope.figures import canvas, rows
+from batchscope.figures import canvas, figure_rows
 from batchscope.figures.kinds import by_batch_size
 from batchscope.study.specifications import Figure, Panel
 from drawing import bars, hollow, legend, note, texts, titles
@@ -91,10 +91,10 @@ def test_a_panel_that_repeats_another_is_left_out():
     figure = figures.FIGURES["time"]
     columns = {"seconds_per_epoch": VALUES, "train_seconds": 40 * VALUES, "epochs_run": [40] * 3}
     frame = runs_of(seeds=(0,), **columns).assign(epochs=40, patience=0, target_train_loss=0.0)
-    panels = [panel.column for panel in rows.panels(frame, figure)]
+    panels = [panel.column for panel in figure_rows.panels(frame, figure)]
     assert panels == ["seconds_per_epoch", "train_seconds"]
     one = frame.assign(epochs=1, epochs_run=1, train_seconds=frame["seconds_per_epoch"])
-    assert [panel.column for panel in rows.panels(one, figure)] == ["seconds_per_epoch"]
+    assert [panel.column for panel in figure_rows.panels(one, figure)] == ["seconds_per_epoch"]
 
 
 def test_trainings_that_did_not_stop_early_are_lower_bounds():
@@ -120,7 +120,7 @@ def test_a_column_has_one_line_for_all_values_of_a_factor_without_effect():
 def _parts(cases):
     """Return title and number of series of all parts, of series with these factors."""
     frame = pandas.DataFrame([{"batch_size": 16, "seed": 0, **case} for case in cases])
-    parts = by_batch_size.facets(run_series.series(frame))
+    parts = by_batch_size.divide_series(run_series.split_series(frame))
     return {title: len(groups) for title, groups in parts}
 
 

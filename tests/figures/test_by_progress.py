@@ -11,7 +11,7 @@ from batchscope.figures import canvas
 from drawing import legend, titles
 from made_figures import frame_of
 
-SIZES, BLUE = (16, 64, 256), canvas.COLOURS[0]
+SIZES, BLUE = (16, 64, 256), canvas.SIZE_COLOURS[0]
 
 
 def curves(seeds=(0, 1)):
@@ -33,8 +33,8 @@ def means(axes):
 def test_a_batch_size_has_its_best_rate(two_rates):
     _, frame = frame_of("loss_curves", two_rates)
     runs = figures.read(two_rates).runs
-    (group,) = best_learning_rates.series(runs)
-    choices = best_learning_rates.choices(group.frame)
+    (group,) = best_learning_rates.series_over_rates(runs)
+    choices = best_learning_rates.best_rates(group.frame)
     best = {choice.batch_size: [choice.learning_rate] for choice in choices}
     best[256] = [0.05]  # no rate has a finished run of all seeds: the one with the most
     rates = frame.groupby("batch_size")["learning_rate"].unique()

@@ -91,7 +91,7 @@ def test_colours_numbers_failures_and_frames():
     }
     assert colours[0, 0] == to_hex(heat_map._BEST_TO_WORST(0.0))
     assert to_rgb(colours[1, 0]) == pytest.approx(heat_map._BEST_TO_WORST(0.5)[:3], abs=0.01)
-    assert colours[0, 1] == colours[2, 0] == colours[2, 1] == to_hex(heat_map._WITHOUT)
+    assert colours[0, 1] == colours[2, 0] == colours[2, 1] == to_hex(heat_map._NO_MEAN)
     edges = [patch.get_edgecolor()[:3] for patch in rectangles if not patch.get_fill()]
     assert len(edges) == 3 and to_rgb("#007a58") in edges
     assert {"200", "400", "300", "1/2", "0/2", "failed"} <= texts(drawing)
@@ -100,10 +100,10 @@ def test_colours_numbers_failures_and_frames():
 
 
 def test_similar_losses_have_one_colour():
-    shades = heat_map._shades(pandas.Series([0.6926, 0.6930, math.nan]).to_numpy())
+    shades = heat_map._cell_colours(pandas.Series([0.6926, 0.6930, math.nan]).to_numpy())
     first, second = (sum(to_rgb(shade)) for shade in shades[:2])
-    assert first == pytest.approx(second, abs=0.02) and shades[2] == heat_map._WITHOUT
-    assert heat_map._shades(pandas.Series([-1.0, 1.0]).to_numpy()) == [
+    assert first == pytest.approx(second, abs=0.02) and shades[2] == heat_map._NO_MEAN
+    assert heat_map._cell_colours(pandas.Series([-1.0, 1.0]).to_numpy()) == [
         to_hex(heat_map._BEST_TO_WORST(end)) for end in (0.0, 1.0)
     ]
 

@@ -115,7 +115,7 @@ def test_each_search_has_its_limit():
 def test_trainings_are_found_with_and_without_rests(pause):
     frame = pandas.DataFrame(sampled((1, 8), seconds=2.0, pause=pause))
     phases = [(1, pause, pause + 2), (8, 2 * pause + 2, 2 * pause + 4)]
-    assert np.array(profile.phases(reread(frame))) == pytest.approx(np.array(phases))
+    assert np.array(profile.training_phases(reread(frame))) == pytest.approx(np.array(phases))
 
 
 def test_utilisation_over_time_shades_trainings_and_names_them():

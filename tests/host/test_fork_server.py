@@ -129,7 +129,7 @@ def test_a_signal_reaches_the_step(launcher, results):
     process, folder = long_training(launcher, results, seed=10)
     process.terminate()
     process.communicate(timeout=LIMIT)
-    assert process.returncode == entry.INTERRUPTED
+    assert process.returncode == entry.INTERRUPTED_STATUS
     assert (folder / "checkpoint.npz").exists() and not (folder / "record.json").exists()
 
 

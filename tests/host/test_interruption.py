@@ -57,8 +57,8 @@ import os, signal
 from batchscope.host import interruption
 
 signal.signal(signal.SIGINT, signal.SIG_IGN)
-interruption.stop_quietly()
-interruption.stop_snakemake_quietly()
+interruption.install_handler()
+interruption.install_snakemake_handler()
 os.kill(os.getpid(), signal.SIGINT)
 print("goes on")
 """
@@ -75,7 +75,7 @@ LATE = """
 import hashlib, os, signal, threading
 from batchscope.host import interruption
 
-interruption.stop_snakemake_quietly()
+interruption.install_snakemake_handler()
 
 def report():
     os.kill(os.getpid(), signal.SIGINT)

@@ -45,7 +45,11 @@ class Groups:
             (self.top / group / name).write_text(f"{text}\n")
 
     def use(self, monkeypatch) -> Groups:
-        paths = {"GROUPS": self.own, "CONTROLLERS": self.root, "VMSTAT": self.vmstat}
+        paths = {
+            "GROUPS_FILE": self.own,
+            "CONTROLLERS_FOLDER": self.root,
+            "VMSTAT_FILE": self.vmstat,
+        }
         for name, path in paths.items():
             monkeypatch.setattr(memory_limits, name, path)
         return self
@@ -58,11 +62,11 @@ def test_the_limit_is_reported_if_the_kernel_has_killed(tmp_path, monkeypatch, v
     groups.write("job/step", 300 * MB, 2)
     kills = memory_limits.kill_count()
     groups.vmstat.write_text("oom_kill 5\n")  # in another group
-    assert memory_limits.limit_met(kills) is None
+    assert memory_limits.limit_after_kill(kills) is None
     groups.write("job/step", 300 * MB, 3)
-    assert memory_limits.limit_met(kills) == 300
+    assert memory_limits.limit_after_kill(kills) == 300
     groups.write("job", 200 * MB, 0)
-    assert memory_limits.limit_met(kills) == 200
+    assert memory_limits.limit_after_kill(kills) == 200
 
 
 def test_without_a_limit_or_control_groups_the_machine_counts(tmp_path, monkeypatch):
@@ -71,22 +75,22 @@ def test_without_a_limit_or_control_groups_the_machine_counts(tmp_path, monkeypa
     kills = memory_limits.kill_count()
     groups.write("job/step", "max", 3)
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    assert memory_limits.limit_met(kills) == memory_limits.limit_mb() == total / MB
+    assert memory_limits.limit_after_kill(kills) == memory_limits.limit_mb() == total / MB
     groups.own.unlink()
     kills = memory_limits.kill_count()
-    assert memory_limits.limit_met(kills) is None
+    assert memory_limits.limit_after_kill(kills) is None
     groups.vmstat.write_text("oom_kill 5\n")
-    assert memory_limits.limit_met(kills) is not None
+    assert memory_limits.limit_after_kill(kills) is not None
     groups.vmstat.unlink()
     assert memory_limits.kill_count() is None
-    assert memory_limits.limit_met(kills) is None
+    assert memory_limits.limit_after_kill(kills) is None
 
 
 def test_a_scheduler_may_give_more_memory(tmp_path, monkeypatch):
     groups = Groups(tmp_path / "kernel").use(monkeypatch)
     run = tmp_path / "run"
     groups.write("job", 2000 * MB, 0)
-    monkeypatch.setenv(memory_limits.SCHEDULED, "7")
+    monkeypatch.setenv(memory_limits.SCHEDULED_VARIABLE, "7")
     assert memory_limits.record_or_retry(run, None) is None
     with pytest.raises(UserError, match="run: the kernel killed .* 2000 MB"):
         memory_limits.record_or_retry(run, 2000.0)
@@ -97,7 +101,7 @@ def test_a_scheduler_may_give_more_memory(tmp_path, monkeypatch):
     message = "The kernel killed the training for memory; its limit was 4000 MB."
     assert memory_limits.record_or_retry(run, None) == message
     # By hand, elsewhere: what a scheduler gave says nothing; a kill is a result at once.
-    monkeypatch.delenv(memory_limits.SCHEDULED)
+    monkeypatch.delenv(memory_limits.SCHEDULED_VARIABLE)
     assert memory_limits.record_or_retry(run, None) is None
     assert memory_limits.record_or_retry(run, 4000.0) == message
 
@@ -113,8 +117,8 @@ from batchscope.host import fork_server, memory_limits
 
 folder, counted, *words = sys.argv[1:]
 folder = Path(folder)
-memory_limits.GROUPS, memory_limits.CONTROLLERS = folder / "own", folder / "root"
-start = steps.start
+memory_limits.GROUPS_FILE, memory_limits.CONTROLLERS_FOLDER = folder / "own", folder / "root"
+start = steps.start_tensorflow
 
 def start_to_die(factors):
     start(factors)
@@ -134,7 +138,7 @@ def start_to_die(factors):
 
     whole, training.Training._pause = training.Training._pause, die
 
-steps.start = start_to_die
+steps.start_tensorflow = start_to_die
 sys.exit(fork_server.run(words, entry.main))
 """
 
@@ -181,11 +185,13 @@ def real_group():
     """A control group of the kernel's; skips where this machine lets nobody make one."""
     name = f"batchscope-test-{os.getpid()}"
     groups = memory_limits.control_groups()
-    counting = [group for group in groups if group.read(memory_limits._KILLS) is not None]
+    counting = [
+        group for group in groups if group.read(memory_limits._KILL_COUNT_FILES) is not None
+    ]
     if any(group.version == 1 for group in counting):
         folder, limit = groups[0].folder / name, "memory.limit_in_bytes"
     else:
-        folder, limit = memory_limits.CONTROLLERS / name, "memory.max"
+        folder, limit = memory_limits.CONTROLLERS_FOLDER / name, "memory.max"
     with contextlib.ExitStack() as stack:
         try:
             folder.mkdir()

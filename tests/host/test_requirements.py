@@ -39,7 +39,7 @@ STUDY = {
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(requirements.REMOTE_GPUS, "")
+    monkeypatch.setenv(requirements.REMOTE_GPUS_VARIABLE, "")
     monkeypatch.setenv("PATH", os.environ["PATH"])
     monkeypatch.setattr(requirements, "has_gpu", lambda: False)
 
@@ -74,25 +74,25 @@ def test_jobs_that_need_a_gpu_are_left_out_or_sent(study, sent):
     assert len(study.runs) == 8
     assert [needs_gpu(path) for path in targets.runs(made)].count(True) == 4 * sent
     for experiment, count in (("trained", 12), ("timed", 2)):
-        read = inputs.records(made, experiment)
+        read = inputs.table_sources(made, experiment)
         assert len(read) == count * (1 + sent)
         assert sum(map(needs_gpu, read)) == count * sent
 
 
 def test_tables_follow_what_comes_to_be_there(study, monkeypatch):
     made = CalledStudy(study, "study.yaml", "full", False)
-    without = inputs.followed(made, "trained")
+    without = inputs.configuration_parts(made, "trained")
     finish(next(filter(needs_gpu, study.runs)))
-    copied = inputs.followed(made, "trained")
-    monkeypatch.setenv(requirements.REMOTE_GPUS, "true")
+    copied = inputs.configuration_parts(made, "trained")
+    monkeypatch.setenv(requirements.REMOTE_GPUS_VARIABLE, "true")
     made = CalledStudy(study, "study.yaml", "full", False)
-    within = inputs.followed(made, "trained")
+    within = inputs.configuration_parts(made, "trained")
     assert len({without, copied, within}) == 3
     assert "left_out" not in within
 
 
 def test_more_threads_than_cores_wait_where_jobs_run_here(monkeypatch):
-    monkeypatch.setattr(requirements, "cores", lambda: 2)
+    monkeypatch.setattr(requirements, "usable_cores", lambda: 2)
     factors = {"threads": 3, "device": "cpu"}
     assert (
         requirements.missing(factors | {"threads": 2})
@@ -102,7 +102,7 @@ def test_more_threads_than_cores_wait_where_jobs_run_here(monkeypatch):
     lacking = requirements.missing(factors)
     assert lacking.status == "no_cores"
     assert lacking.title.startswith("threads: received 3, ") and "(2)" in lacking.title
-    monkeypatch.setenv(requirements.REMOTE_GPUS, "true")  # a node decides
+    monkeypatch.setenv(requirements.REMOTE_GPUS_VARIABLE, "true")  # a node decides
     assert requirements.missing(factors) is None
 
 
@@ -116,12 +116,12 @@ def test_runs_wait_for_a_path_that_their_command_requires():
     assert len(records) == 2 and all("+env=here+" in path for path in records)
     counts = Counter(row.status for row in status.rows(study, "results"))
     assert counts == {"not_installed": 2, "missing": 2}
-    ((lacking, waiting),) = jobs.JobTable(study, "results").absent().items()
+    ((lacking, waiting),) = jobs.JobTable(study, "results").waiting_jobs().items()
     assert lacking.title == "Not installed: mine/envs/there" and len(waiting) == 2
     runs = run_table.logged_runs("results", study, "a").rows
     assert set(runs.loc[runs["own_env"] == "there", "status"]) == {"not_installed"}
     Path("mine/envs/there").mkdir()
-    assert not jobs.JobTable(study, "results").absent()
+    assert not jobs.JobTable(study, "results").waiting_jobs()
     # What a run requires changes none of its numbers, and so not its name.
     del raw["experiments"]["a"]["requires"]
     Path("mine/study.yaml").write_text(yaml.safe_dump(raw))
@@ -136,7 +136,7 @@ def test_runs_wait_for_a_path_that_their_command_requires():
     ],
 )
 def test_a_job_refuses_more_threads_than_there_are_cores(words, monkeypatch):
-    monkeypatch.setattr(requirements, "cores", lambda: 2)
+    monkeypatch.setattr(requirements, "usable_cores", lambda: 2)
     with pytest.raises(SystemExit, match="^threads: received 3; at most 2 "):
         entry.main(words.split())
     requirements.check_threads(2)
@@ -145,7 +145,7 @@ def test_a_job_refuses_more_threads_than_there_are_cores(words, monkeypatch):
 def test_rows_say_what_is_left_out_and_what_was_trained_is_kept(study):
     kept, *_ = (run for run in study.runs if needs_gpu(run))
     finish(kept)
-    frame = run_table.collect("results", study, "trained").set_index("run")
+    frame = run_table.from_records("results", study, "trained").set_index("run")
     expected = {run: "no_gpu" if needs_gpu(run) else "missing" for run in study.runs}
     assert frame["status"].to_dict() == {**expected, kept: "finished"}
     rows = timing_tables.for_experiment("results", study, "timed")["sweeps"]

@@ -41,7 +41,7 @@ def test_start_sets_threads_and_heeds_no_settings_of_the_users(tmp_path, monkeyp
     monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     monkeypatch.setenv("KERAS_BACKEND", "jax")
-    for name in tensorflow_start.ARITHMETIC:
+    for name in tensorflow_start.ARITHMETIC_VARIABLES:
         monkeypatch.setenv(name, "0")
     process = python(
         "-c",
@@ -49,7 +49,7 @@ def test_start_sets_threads_and_heeds_no_settings_of_the_users(tmp_path, monkeyp
         + """
 import os, sys
 start(threads=3)
-loaded = [name for name in tensorflow_start.OPTIONAL if name in sys.modules]
+loaded = [name for name in tensorflow_start.OPTIONAL_PACKAGES if name in sys.modules]
 assert not loaded, loaded
 import keras, tensorflow as tf
 assert tf.config.threading.get_intra_op_parallelism_threads() == 3
@@ -60,7 +60,7 @@ found = keras.config.image_data_format(), keras.config.floatx(), keras.config.ep
 assert found == ("channels_last", "float32", 1e-7), found
 assert (keras.config.backend(), keras.config.dtype_policy().name) == ("tensorflow", "float32")
 assert keras.layers.Conv2D(1, 1).data_format == "channels_last"
-assert not {*tensorflow_start.ARITHMETIC} & {*os.environ}
+assert not {*tensorflow_start.ARITHMETIC_VARIABLES} & {*os.environ}
 import matplotlib, pandas, sklearn
 assert pandas.DataFrame({"a": [1]}).a.sum() == 1
 start(threads=3)  # the same settings again are no error
@@ -93,9 +93,9 @@ def test_what_native_code_wrote_before_an_error_is_shown():
         """
 import os
 from batchscope.host import tensorflow_start
-with tensorflow_start.hushed():
+with tensorflow_start.hidden_stderr():
     os.write(2, b"lost")
-with tensorflow_start.hushed():
+with tensorflow_start.hidden_stderr():
     os.write(2, b"kept")
     raise ValueError("why")
 """,

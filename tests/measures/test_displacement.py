@@ -31,7 +31,7 @@ def travel(places: list) -> tuple[np.ndarray, float]:
 )
 def test_paths_by_hand(places, expected):
     norms, distance = travel(places)
-    values = displacement.path(norms, distance)
+    values = displacement.path_columns(norms, distance)
     assert values == dict(zip(MEASURES["displacement"].columns_for({}), expected, strict=True))
     if distance:
         parts = ("updates", "update_norm_mean", "straightness")

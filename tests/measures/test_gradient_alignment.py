@@ -74,7 +74,7 @@ def test_gradients_without_a_direction():
 
 @pytest.mark.parametrize(("memory_mb", "passes"), [(4, 1), (2, 2), (1, 4), (0.3, 14)])
 def test_gram_matrix_in_passes(memory_mb, passes, monkeypatch):
-    monkeypatch.setattr(gradient_alignment, "MEMORY", memory_mb * 10**6)
+    monkeypatch.setattr(gradient_alignment, "MEMORY_BYTES", memory_mb * 10**6)
     vectors = np.random.default_rng(4).standard_normal((20, 50_000)).astype(np.float32)
     indices = []
 

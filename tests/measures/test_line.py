@@ -8,7 +8,7 @@ from batchscope import datasets
 from batchscope.core import disk
 from batchscope.core.errors import UserError
 from batchscope.datasets.model_inputs import ModelInput
-from batchscope.measures import line, measure_job
+from batchscope.measures import batch_norm_statistics, line, measure_job
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import paths, records
 from batchscope.study import names
@@ -77,9 +77,9 @@ def test_positions():
 def test_between_by_hand():
     small = {"a/kernel": np.array([1.0, -0.0, 3.0], np.float32)}
     large = {"a/kernel": np.array([2.0, 5.0, np.float32(0.1)], np.float32)}
-    assert line.between(small, large, 0.0)["a/kernel"].tobytes() == small["a/kernel"].tobytes()
-    assert line.between(small, large, 1.0)["a/kernel"].tobytes() == large["a/kernel"].tobytes()
-    middle = line.between(small, large, 0.25)["a/kernel"]
+    assert line.interpolate(small, large, 0.0)["a/kernel"].tobytes() == small["a/kernel"].tobytes()
+    assert line.interpolate(small, large, 1.0)["a/kernel"].tobytes() == large["a/kernel"].tobytes()
+    middle = line.interpolate(small, large, 0.25)["a/kernel"]
     assert middle.dtype == np.float32
     assert middle.tolist() == [1.25, 1.25, np.float32(2.25 + 0.25 * float(np.float32(0.1)))]
 
@@ -126,9 +126,9 @@ def test_ends_are_evaluations_after_the_same_estimate(normalised):
         model = FinishedRun(results, run, model_file).model("final")
         train = losses.Objective(model, dataset.examples("train"))
         stored = train.evaluate()[0]
-        line.statistics_estimator(model, dataset.images("train"), dataset.scale)()
+        batch_norm_statistics.make_estimator(model, dataset.images("train"), dataset.scale)()
         for split in paths.SPLITS:
-            loss, metrics = train.over(dataset.examples(split)).evaluate()
+            loss, metrics = train.with_examples(dataset.examples(split)).evaluate()
             assert record[f"{split}_loss"][position] == loss
             assert record[f"{split}_accuracy"][position] == metrics["accuracy"]
         assert record["train_loss"][position] != stored
@@ -139,14 +139,14 @@ def test_moving_statistics_are_those_of_the_chunks_by_their_size(normalised):
     run = FinishedRun(results, small, model_file)
     model, images = run.model("final"), np.asarray(run.data.images("train"))
     # All in one chunk: what training mode gives.
-    line.statistics_estimator(model, images, 1 / 16)()
+    batch_norm_statistics.make_estimator(model, images, 1 / 16)()
     scaled = tf.constant(images / 16, tf.float32)
     inference = model(scaled, training=False).numpy()
     np.testing.assert_allclose(inference, model(scaled, training=True).numpy(), atol=1e-5)
-    first = line.normalisation_layers(model)[0]
+    first = batch_norm_statistics.normalisation_layers(model)[0]
     # An overflow at one point of a line must not stay for the next.
     first.moving_mean.assign(np.full(4, np.nan))
-    line.statistics_estimator(model, images, 1 / 16, chunk=40)()
+    batch_norm_statistics.make_estimator(model, images, 1 / 16, chunk=40)()
     inputs = model.get_layer("conv")(images.astype(np.float32) / 16).numpy().astype(np.float64)
     np.testing.assert_allclose(first.moving_mean, inputs.mean((0, 1, 2)), rtol=1e-4, atol=1e-6)
     variance = (40 * inputs[:40].var((0, 1, 2)) + 30 * inputs[40:].var((0, 1, 2))) / 70

@@ -25,7 +25,7 @@ NAMES = (
 
 def of_vectors(vectors, micro_batch=1):
     vectors = np.asarray(vectors)
-    found, _ = noise_scale.products(vectors.__getitem__, *vectors.shape)
+    found, _ = noise_scale.inner_products(vectors.__getitem__, *vectors.shape)
     return noise_scale.estimate(*found, micro_batch)
 
 
@@ -158,7 +158,7 @@ def test_normalisation_layers_alone(results):
     )
     loss = losses.Objective(model, rows, 1)
     # gamma and beta of one channel, of 64 values, then the kernel and bias of the last layer.
-    part = noise_scale.normalisation(loss)
+    part = noise_scale.normalisation_indices(loss)
     assert part.tolist() == [*range(2 + 2 * 64)]
     whole, alone = noise_scale.estimate_noise_scale(loss)
     gradients = np.stack([loss.chunk_gradient(at) for at in range(12)]).astype(float)

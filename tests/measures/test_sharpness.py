@@ -134,7 +134,7 @@ def test_regenerated_blocks_give_the_same_as_memory(monkeypatch):
     x, vector = np.random.default_rng(10).standard_normal((2, n))
     spaces = []
     for columns, block in ((p, p), (4.5, 3), (0.5, 1)):
-        monkeypatch.setattr(subspace, "MEMORY", int(4 * n * columns))
+        monkeypatch.setattr(subspace, "MEMORY_BYTES", int(4 * n * columns))
         spaces.append(subspace.Subspace(n, p))
         assert spaces[-1].block == block
     matrix, *others = (np.concatenate([block for _, block in space.blocks()]) for space in spaces)

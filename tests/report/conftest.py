@@ -8,7 +8,7 @@ import pytest
 
 import report_example
 from batchscope import figures
-from batchscope.report import content
+from batchscope.report import report_inputs
 from html_page import Page
 
 ARGUMENTS = ("headless=new", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run")
@@ -89,4 +89,4 @@ def finished(tmp_path_factory):
 @pytest.fixture(scope="session")
 def whole(finished):
     """Return plan and inputs of that study."""
-    return finished[0], content.read(*finished)
+    return finished[0], report_inputs.read(*finished)

@@ -91,7 +91,7 @@ def test_a_figure_can_be_enlarged_and_saved(browser, drawn):
 def test_a_thousand_runs_are_below_five_megabytes(browser, tmp_path):
     study, results, path = report_example.write(tmp_path, seeds=200, troubles=False)
     place = results / "studies" / "example" / "gap"
-    figures.write(place, figures.drawn(study.experiments["gap"]), place / "figures")
+    figures.write(place, figures.figure_names(study.experiments["gap"]), place / "figures")
     output = results / "report.html"
     report.write(study, results, path, output)
     assert len(study.runs) == 1000 and output.stat().st_size < 5_000_000

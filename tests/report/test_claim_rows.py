@@ -24,7 +24,7 @@ def written(kind="trend", column="x", cells="", sides="", part="", **more):
 
 
 def row(*given, **more):
-    return claim_rows.describe(written(*given, **more))
+    return claim_rows.described_claim(written(*given, **more))
 
 
 def page_of(*rows):

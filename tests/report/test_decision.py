@@ -326,15 +326,17 @@ def test_the_first_guess_is_compared_with_the_recommendation(study, changes, rat
 
 def test_a_table_that_is_missing_is_named(study, tmp_path):
     with pytest.raises(UserError, match=r"gap/advice\.csv: missing; .* snakemake"):
-        recommendation.text(study, tmp_path, "config.yaml")
+        recommendation.terminal_text(study, tmp_path, "config.yaml")
 
 
 def test_the_command_of_a_card_is_that_of_its_size_and_rate(tmp_path):
     vary = {"batch_size": [8, 32], "learning_rate": [0.1, 0.2]}
     experiment = commanded.planned(tmp_path, "lr={learning_rate}", vary=vary)
-    (command,) = recommendation._command(experiment, {"batch_size": 32, "learning_rate": 0.2})
+    (command,) = recommendation._recommended_command(
+        experiment, {"batch_size": 32, "learning_rate": 0.2}
+    )
     assert command == "python script.py bs=32 seed=0 out=OUT lr=0.2"
-    assert recommendation._command(experiment, None) == []
+    assert recommendation._recommended_command(experiment, None) == []
 
 
 def test_each_budget_names_its_own_best_size():

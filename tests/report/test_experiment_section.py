@@ -119,7 +119,7 @@ def test_the_answer_is_of_the_outcomes_that_the_question_is_about(whole, changes
 
 def test_outcomes_are_named_by_their_change():
     outcomes = trends_of(trend("sharpness_full_0.001", (0.1, 0.2)), trend("weight_distance"))
-    assert trend_rows.changes(outcomes) == [
+    assert trend_rows.outcomes_by_change(outcomes) == [
         ("increases", ["sharpness (full space, epsilon 0.001)"]),
         ("decreases", ["distance from the initial weights"]),
     ]
@@ -136,7 +136,7 @@ def test_the_answer_comes_before_the_figure_of_its_outcomes(whole):
     ]
     results = inputs.experiments["gap"]._replace(figures=figures)
     section = experiment_section.build(results, [])
-    links = experiment_section.place_figures([section])
+    links = experiment_section.number_figures([section])
     assert [block[0]["name"] for block in section["shown"]] == ["c", "b"]
     assert [block[0]["name"] for block in section["more"]] == ["a"]
     assert links["gap", "c"] == ("Figure 1", "#figure-1") and links["gap", "a"][0] == "Figure 3"

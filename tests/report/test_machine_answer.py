@@ -22,7 +22,7 @@ TIMED = {
 
 
 def row(**values: object) -> dict[str, object]:
-    names = [*tables.FIRST, *tables.TIMING_TABLES["sweeps"].columns]
+    names = [*tables.TIMING_FIRST_COLUMNS, *tables.TIMING_TABLES["sweeps"].columns]
     given = {"machine": "local", "sweep": "s", "model": "small_cnn", "dataset": "digits"}
     return {**dict.fromkeys(names), **given, "loop": "graph", **values}
 

@@ -61,8 +61,8 @@ def made(request, tmp_path_factory):
     synthetic.write(folder / "results", study)
     tables = folder / "results" / "studies" / study.folder_name
     experiment_tables.write(folder / "results", study, "quality", tables / "quality")
-    experiment_tables.write_claims(study, tables, tables / csv_tables.CLAIMS)
-    names = figures.drawn(study.experiments["quality"])
+    experiment_tables.write_claims(study, tables, tables / csv_tables.CLAIMS_FILE)
+    names = figures.figure_names(study.experiments["quality"])
     figures.write(tables / "quality", names, tables / "quality" / "figures")
     return request.param, study, tables, written(study, folder / "results", path)
 

@@ -13,7 +13,7 @@ def test_ours_and_theirs_stand_side_by_side():
     first |= {"figure": "accuracy", "batch_size": 16, "here_n": 6, "here_reason": math.nan}
     ours = {"here": 0.6, "here_low": 0.5, "here_high": 0.7}
     row, absent = (
-        {**published_rows.describe({**first, **given}), "experiment": "Ours", "link": link}
+        {**published_rows.described_value({**first, **given}), "experiment": "Ours", "link": link}
         for given, link in (
             (ours, ("Figure 3", "#figure-3")),
             (dict.fromkeys(ours, math.nan), None),

@@ -16,7 +16,7 @@ from batchscope import report
 from batchscope.core import disk, display
 from batchscope.core.errors import UserError
 from batchscope.datasets.samples import Sample
-from batchscope.report import content, data_section, runs_table, study_page, unfinished
+from batchscope.report import data_section, report_inputs, runs_table, study_page, unfinished
 from batchscope.store import records
 from batchscope.study import config, names
 from html_page import Page
@@ -76,7 +76,7 @@ def test_factors_read_as_in_names(example):
     study = example[0]
     run = next(iter(study.runs))
     row = {"run": run, "status": "finished", "learning_rate": "1e-05", "nesterov": "False"}
-    tidy = runs_table.complete(study, "gap", [row])
+    tidy = runs_table.complete_rows(study, "gap", [row])
     assert (tidy[0]["learning_rate"], tidy[0]["nesterov"]) == ("1e-5", "false")
     assert tidy[1]["status"] == records.MISSING and tidy[1]["dataset"] == "digits"
     assert tidy[1]["dataset_digest"] == names.split_token(next(iter(study.datasets)))[1]
@@ -85,7 +85,7 @@ def test_factors_read_as_in_names(example):
 def test_examples_of_the_data_are_shown(whole, monkeypatch):
     study, inputs = whole
     examples = [Sample("<b>7</b>", b"RIFF", small=True), Sample("", text="a<b>c")]
-    monkeypatch.setattr(data_section.samples, "few", lambda *_: examples)
+    monkeypatch.setattr(data_section.samples, "few_samples", lambda *_: examples)
     html, _ = study_page.build(study, inputs)
     page = Page(html)
     assert page.open == [] and "<b>7" not in html
@@ -121,13 +121,13 @@ def test_damaged_inputs_are_named(finished, tmp_path):
     place = results / "studies" / "example" / "gap"
     (place / "figures" / "time.svg").unlink()
     with pytest.raises(UserError, match=r"time\.svg: missing; delete .*figures and run"):
-        content.read(study, results, path)
+        report_inputs.read(study, results, path)
     (place / "figures" / "figures.json").write_text("[{}]")
     with pytest.raises(UserError, match=r"figures\.json: .*; a list of figures is expected"):
-        content.read(study, results, path)
+        report_inputs.read(study, results, path)
     (place / "runs.csv").write_text("a,b\n1,2\n")
     with pytest.raises(UserError, match=r"runs\.csv: received a damaged file (.*run.*)"):
-        content.read(study, results, path, partial=True)
+        report_inputs.read(study, results, path, partial=True)
 
 
 def test_records_of_another_version_are_listed(finished, tmp_path):
@@ -135,7 +135,7 @@ def test_records_of_another_version_are_listed(finished, tmp_path):
     results = shutil.copytree(given, tmp_path / "results")
     record = next(results.glob("runs/*/evaluate/default.json"))
     disk.write_json(record, {**disk.read_json(record), "version": "evaluate-v0"})
-    groups = unfinished.build(study, content.read(study, results, path))["groups"]
+    groups = unfinished.build(study, report_inputs.read(study, results, path))["groups"]
     (gap,) = (row for row in groups if (row["kind"], row["name"]) == ("version", "evaluate"))
     assert gap["title"] == "evaluate-v0"
     assert gap["entries"] == [(record.parents[1].name, "")]
@@ -143,7 +143,7 @@ def test_records_of_another_version_are_listed(finished, tmp_path):
 
 def test_gpus_of_a_machine_come_first():
     machine = {"cpu": "A  CPU", "cores": 8, "gpu": ["A GPU", "A GPU"]}
-    assert data_section.processor(machine) == "A GPU, A CPU (8 cores)"
+    assert data_section.processor_words(machine) == "A GPU, A CPU (8 cores)"
 
 
 def test_a_run_that_experiments_share_has_a_row_in_each(whole):

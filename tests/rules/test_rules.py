@@ -40,7 +40,7 @@ def test_a_training_claims_a_gpu_for_every_replica(device, replicas, training, m
 def test_tables_follow_every_file_that_they_read():
     study = made(measure={"line": {"between": {"batch_size": [16, 32]}}, "landscape": None})
     small, large = study.plan.runs
-    assert inputs.records(study, "a") == [
+    assert inputs.table_sources(study, "a") == [
         f"results/runs/{small}/record.json",
         f"results/runs/{large}/record.json",
         f"results/runs/{small}/line_to/{large}/default.json",
@@ -75,8 +75,8 @@ def published(*numbers, figure="Table 4", found="It rises."):
 )
 def test_a_change_of_a_key_makes_tables_again_and_no_run(before, after, again):
     plans = [made(measure=["evaluate"], **keys) for keys in (before, after)]
-    assert len({inputs.followed(study, "a") for study in plans}) == 1 + again
-    assert inputs.records(plans[0], "a") == inputs.records(plans[1], "a")
+    assert len({inputs.configuration_parts(study, "a") for study in plans}) == 1 + again
+    assert inputs.table_sources(plans[0], "a") == inputs.table_sources(plans[1], "a")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_partial_report_follows_the_logs_that_it_quotes(tmp_path, monkeypatch)
 
 
 def test_timing_jobs_take_turns_before_all_else():
-    turn = resources.turn("time_epoch")
+    turn = resources.timing_priority("time_epoch")
     names = ("default", "bl=3", "bl=3+rep=2", "rep=6", "rep=100")
     first, same, second, sixth, last = (turn(SimpleNamespace(settings=name)) for name in names)
     assert first == same > second > sixth > last > 0
@@ -121,7 +121,7 @@ def every_file(study: CalledStudy) -> list[str]:
     """Return every file of a study, except data and figures, that is made again if it is lost."""
     runs = [paths.run_folder("results", run) for run in study.plan.runs]
     files = [(run / name).as_posix() for run in runs for name in (*paths.RUN_FILES, paths.RECORD)]
-    files += [path for path in inputs.records(study, "a") if not path.endswith("record.json")]
+    files += [path for path in inputs.table_sources(study, "a") if not path.endswith("record.json")]
     return [*files, study.report, study.headline, *inputs.all_tables(study), *_last_files(study)]
 
 
@@ -206,11 +206,11 @@ def test_a_rule_has_no_brace_of_a_path(name, tmp_path, monkeypatch):
     Path(name).mkdir()
     path = Path(name, "model.py")
     path.write_text("x")
-    given = inputs.literal(str(path))
+    given = inputs.safe_path(str(path))
     assert (given == str(path)) == (name == "plain")
     assert not set(given) & set("{}<>") and Path(given).samefile(path) and given.endswith(".py")
     before = os.lstat(given).st_mtime_ns
-    assert inputs.literal(str(path)) == given and os.lstat(given).st_mtime_ns == before
+    assert inputs.safe_path(str(path)) == given and os.lstat(given).st_mtime_ns == before
     assert inputs.environment("/a{b}") == "/a{{b}}/envs/batchscope.yaml"
 
 

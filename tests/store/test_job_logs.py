@@ -21,9 +21,9 @@ def results(tmp_path):
 
 
 def test_all_words_are_of_a_name(results, capsys):
-    logs = job_logs.find(results, ["bs=16", "seed=0"])
+    logs = job_logs.find_logs(results, ["bs=16", "seed=0"])
     assert len(logs) == 2 and all(RUNS[0] in str(path) for path in logs)
-    assert len(job_logs.find(results, ["small_cnn"])) == 8
+    assert len(job_logs.find_logs(results, ["small_cnn"])) == 8
     run.main(["log", "bs=16", "seed=0", "--results", str(results)])
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2 and all(line.endswith(".log: last") for line in lines)

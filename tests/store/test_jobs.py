@@ -26,7 +26,7 @@ def test_a_measure_is_made_again_after_its_run(tmp_path):
     latest = max(measure.job.path.stat().st_mtime_ns for measure in measures)
     os.utime(training.job.path, ns=2 * (latest + 10**6,))
     states = jobs.JobTable(study, tmp_path).by_record.values()
-    assert [state.missing for state in states] == [False, True, True]
+    assert [state.is_missing for state in states] == [False, True, True]
 
 
 @pytest.mark.parametrize(("version", "made"), [("train-v1", True), (VERSIONS["train"], False)])
@@ -35,10 +35,10 @@ def test_a_run_of_another_version_is_not_trained_for_its_files(tmp_path, version
     finish(tmp_path, study, train=version)
     next(tmp_path.glob("runs/*/updates.npz")).unlink()
     (state,) = jobs.JobTable(study, tmp_path).by_record.values()
-    assert state.complete == made
+    assert state.is_complete == made
     state.job.path.write_text("")  # a damaged record has no version
     (state,) = jobs.JobTable(study, tmp_path).by_record.values()
-    assert state.missing
+    assert state.is_missing
 
 
 def test_each_file_of_a_run_and_of_its_data_is_known(tmp_path):
@@ -47,15 +47,15 @@ def test_each_file_of_a_run_and_of_its_data_is_known(tmp_path):
     assert sum(path.name == "trajectory.csv" for path in files) == len(study.runs)
     assert sum(path.name == "default.npz" for path in files) == len(study.runs)
     table = jobs.JobTable(study, tmp_path)
-    assert not any(state.missing for state in table.by_record.values())
-    assert all(table.data().values())
+    assert not any(state.is_missing for state in table.by_record.values())
+    assert all(table.data_states().values())
     for path in files:
         elsewhere = path.rename(tmp_path / "elsewhere")
         table = jobs.JobTable(study, tmp_path)
-        missing = [state.job for state in table.by_record.values() if state.missing]
+        missing = [state.job for state in table.by_record.values() if state.is_missing]
         lost = [job for job in missing if path in table.files(job)]
         if path.parent.parent.name == "data":
-            assert missing == [] and not any(table.data().values())
+            assert missing == [] and not any(table.data_states().values())
         else:
             assert len(lost) == 1
             # The measure of a run follows it.
@@ -77,16 +77,18 @@ def test_jobs_that_wait_for_a_requirement(tmp_path):
     measures = ["evaluate", "weight_distance"]
     study = planned(vary={"batch_size": [16], "device": ["cpu", "gpu"]}, seeds=1, measure=measures)
     table = jobs.JobTable(study, tmp_path)
-    assert sum(state.missing for state in table.by_record.values()) == 3
-    assert [job.measure for job in table.absent()[requirements.GPU]] == ["train"]
-    assert status.waiting(table.absent()[requirements.GPU]) == "1 training"
+    assert sum(state.is_missing for state in table.by_record.values()) == 3
+    assert [job.measure for job in table.waiting_jobs()[requirements.GPU]] == ["train"]
+    assert status.count_by_noun(table.waiting_jobs()[requirements.GPU]) == "1 training"
     # After a training on another machine, a measure that reads only weights is made here.
     (run,) = (run for run, factors in study.runs.items() if factors["device"] == "gpu")
     disk.write_json(jobs.training_job(tmp_path, run).path, {"status": "finished"})
     table = jobs.JobTable(study, tmp_path)
-    assert {job.measure for job in table.absent()[requirements.GPU]} == {"train", "evaluate"}
+    assert {job.measure for job in table.waiting_jobs()[requirements.GPU]} == {"train", "evaluate"}
     states = [state for state in table.by_record.values() if run in state.job.runs]
-    assert [state.job.measure for state in states if not state.lacking] == ["weight_distance"]
+    assert [state.job.measure for state in states if not state.missing_requirement] == [
+        "weight_distance"
+    ]
 
 
 @pytest.mark.usefixtures("_without_a_gpu")
@@ -95,19 +97,21 @@ def test_user_models_with_missing_jobs(tmp_path):
     study = planned(OWN, vary=vary, seeds=1, measure=["evaluate"])
     (token,) = [model for model, path in study.models.items() if path]
     (dataset,) = study.datasets
-    assert jobs.JobTable(study, tmp_path).user_models() == {(dataset, token)}
+    assert jobs.JobTable(study, tmp_path).user_models_of_missing_jobs() == {(dataset, token)}
     *_, last = finish(tmp_path, study)
-    assert jobs.JobTable(study, tmp_path).user_models() == set()
+    assert jobs.JobTable(study, tmp_path).user_models_of_missing_jobs() == set()
     last.unlink()
-    assert jobs.JobTable(study, tmp_path).user_models() == {(dataset, token)}
+    assert jobs.JobTable(study, tmp_path).user_models_of_missing_jobs() == {(dataset, token)}
     for other in (
         planned(vary={"batch_size": [8]}),
         planned(OWN, vary=vary, set={"device": "gpu"}),
     ):
-        assert jobs.JobTable(other, tmp_path).user_models() == set()
+        assert jobs.JobTable(other, tmp_path).user_models_of_missing_jobs() == set()
 
 
 def test_a_record_of_an_epoch_has_the_settings_of_its_measure():
-    assert jobs.at_epoch("noise_scale", {"examples": 64, "micro_batch": 1}, 2) == "ex=64+at=2"
+    assert (
+        jobs.settings_at_epoch("noise_scale", {"examples": 64, "micro_batch": 1}, 2) == "ex=64+at=2"
+    )
     # Weights that are stated by the epoch are stated once.
-    assert jobs.at_epoch("evaluate", {"weights": "best"}, 2) == "at=2"
+    assert jobs.settings_at_epoch("evaluate", {"weights": "best"}, 2) == "at=2"

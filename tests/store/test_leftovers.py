@@ -28,7 +28,7 @@ def test_files_of_killed_processes_go_and_those_of_running_ones_stay(tmp_path):
         path.touch()
     os.utime(old, (0, time.time() - 2 * 24 * 3600))
     with disk.atomic_path(tmp_path / "a" / "b.json") as file, disk.atomic_folder(tmp_path / "c"):
-        leftovers.sweep(tmp_path)
+        leftovers.delete_leftovers(tmp_path)
         assert list((tmp_path / "studies").iterdir()) == []
         assert file.exists() and fresh.exists() and not old.exists()
     assert (tmp_path / "a" / "b.json").exists() and (tmp_path / "c").is_dir()
@@ -38,7 +38,7 @@ def test_files_of_a_command_stay(tmp_path):
     python("-c", KILLED, tmp_path / "runs" / "command-1" / paths.COMMAND_FOLDER)
     (tmp_path / "runs" / "command-1" / paths.COMMAND_NOTE).touch()
     before = sorted(tmp_path.rglob("*"))
-    leftovers.sweep(tmp_path)
+    leftovers.delete_leftovers(tmp_path)
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -46,10 +46,10 @@ def test_the_checkpoint_of_a_finished_run_goes(tmp_path):
     finished, again = tmp_path / "runs" / "finished", tmp_path / "runs" / "again"
     for folder, record_age in ((finished, 0), (again, 60)):
         folder.mkdir(parents=True)
-        for name in (paths.CHECKPOINT, memory_limits.NOTE, paths.RECORD):
+        for name in (paths.CHECKPOINT, memory_limits.KILL_NOTE, paths.RECORD):
             (folder / name).touch()
         date = time.time() - record_age
         os.utime(folder / paths.RECORD, (date, date))
-    leftovers.sweep(tmp_path)
+    leftovers.delete_leftovers(tmp_path)
     assert [path.name for path in finished.iterdir()] == [paths.RECORD]
     assert len(list(again.iterdir())) == 3  # a training that was started again

@@ -29,7 +29,7 @@ def tabulate(path: str, scale: str = "full") -> None:
 
 
 def planned(path: str, scale: str = "full") -> str:
-    rules_study.called([path], {"scale": scale})
+    rules_study.study_of_call([path], {"scale": scale})
     return plan.text(plan.study(path, scale, "results"), "results")
 
 
@@ -40,7 +40,7 @@ def project(tmp_path, monkeypatch):
     folder.mkdir()
     monkeypatch.chdir(folder)
     write("mine.yaml")
-    owners.claim(TABLE.parents[1], "s", "mine.yaml")
+    owners.note_owner(TABLE.parents[1], "s", "mine.yaml")
     TABLE.parent.mkdir()
     TABLE.write_text("run")
     return folder
@@ -54,7 +54,7 @@ def refused(call, owner: str = "mine.yaml") -> None:
 def test_another_file_of_the_same_study_is_refused_before_it_changes_anything(project):
     write("studies/copy.yaml", experiment={"vary": {"batch_size": [8]}})
     before = TABLE.read_text()
-    refused(lambda: rules_study.called(["studies/copy.yaml"], {}))
+    refused(lambda: rules_study.study_of_call(["studies/copy.yaml"], {}))
     refused(lambda: plan.study("studies/copy.yaml", "full", "results"))
     refused(lambda: tabulate("studies/copy.yaml"))
     assert TABLE.read_text() == before
@@ -81,8 +81,8 @@ def test_a_file_that_names_another_study_by_now_has_no_tables(project):
 
 
 def test_the_reduced_form_has_its_own_folder_and_owner(project):
-    assert owners.last("nowhere") is None
-    assert owners.last("results") == ("mine.yaml", "full")
+    assert owners.last_config("nowhere") is None
+    assert owners.last_config("results") == ("mine.yaml", "full")
     write("copy.yaml")
     tabulate("copy.yaml", "reduced")
     refused(lambda: plan.study("mine.yaml", "reduced", "results"), "copy.yaml")
@@ -92,4 +92,4 @@ def test_the_reduced_form_has_its_own_folder_and_owner(project):
         for folder in ("s", "s-reduced"):
             Path("results/studies", folder, owners.FILE).touch()
         os.utime(Path("results/studies", older, owners.FILE), (1, 1))
-        assert owners.last("results") == last
+        assert owners.last_config("results") == last

@@ -48,7 +48,7 @@ def test_a_line_has_epoch_losses_and_time_left(tmp_path, monkeypatch, capsys):
 
 def test_who_runs_is_known_by_the_file_and_its_process(tmp_path):
     assert lines(tmp_path) == []
-    with pytest.raises(KeyError), progress.running(tmp_path, "sharpness", "some+run"):
+    with pytest.raises(KeyError), progress.listed_as_running(tmp_path, "sharpness", "some+run"):
         assert lines(tmp_path) == ["sharpness some+run: started 0 s ago"]
         raise KeyError
     assert lines(tmp_path) == []
@@ -75,7 +75,7 @@ def test_a_full_disk_stops_no_training(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(progress.disk, "write_json", full)
     clock(monkeypatch, 0, 10, 20)
     reporter = progress.Reporter(tmp_path, "some+run", epochs=5)
-    with reporter.running():
+    with reporter.listed_as_running():
         reporter.report(1, 0, [ROW])
         reporter.report(2, 0, [ROW, ROW])
     assert len(capsys.readouterr().out.splitlines()) == 2

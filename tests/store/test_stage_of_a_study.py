@@ -30,7 +30,7 @@ def wrote(results, number, *rows, **more):
 
 def planned(stage=None, **experiment):
     raw = config(experiment={"seeds": STAGED, **experiment})
-    return planner.make(raw, looked=lambda _: {"a": stage} if stage else {})
+    return planner.make(raw, interim_results=lambda _: {"a": stage} if stage else {})
 
 
 def counts(study):
@@ -58,9 +58,9 @@ def test_each_configuration_has_the_most_seeds_that_an_analysis_gave_it(tmp_path
     assert counts(study) == {16: 13, 32: 6}
     assert study.experiments["a"].seeds == tuple(range(13))
     assert interims.count(tmp_path, "s") == 2 and interims.is_open(tmp_path, "s")
-    assert interims.current(tmp_path, "s") == 3
+    assert interims.current_number(tmp_path, "s") == 3
     wrote(tmp_path, 3, ("", [], ""))
-    assert not interims.is_open(tmp_path, "s") and interims.current(tmp_path, "s") == 3
+    assert not interims.is_open(tmp_path, "s") and interims.current_number(tmp_path, "s") == 3
 
 
 def test_later_seeds_have_their_own_timing_jobs():
@@ -111,7 +111,7 @@ def test_a_damaged_or_missing_analysis_is_an_error(tmp_path, number, delete):
         with pytest.raises(UserError, match=message):
             interims.stages(tmp_path, "s")
     path.unlink()
-    reads = (interims.count, interims.stages, interims.is_open, interims.current)
+    reads = (interims.count, interims.stages, interims.is_open, interims.current_number)
     for read in reads if number == 1 else ():
         with pytest.raises(UserError, match="interims/1.csv: missing.* delete .*interims and run"):
             read(tmp_path, "s")

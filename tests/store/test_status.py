@@ -130,7 +130,7 @@ def measured(results, study, run, measure, seconds, word="finished", settings="d
     """Writes the record of a measure of a run, or of its timing job."""
     name, path = run, paths.measure_path(results, run, measure, settings)
     if measure == "time_epoch":
-        factors, here = study.runs[run], next(jobs.places(study, results))
+        factors, here = study.runs[run], next(jobs.machine_results(study, results))
         name = names.timing_name(factors)
         path = jobs.time_path(here, study.experiments["a"], factors, measure)
     disk.write_json(path, {"status": word})
@@ -171,7 +171,7 @@ def test_measures_and_timings_take_as_long_as_finished_ones_of_their_kind(study,
     ],
 )
 def test_the_time_left_depends_on_cores_and_gpus(given, cores, expected, monkeypatch):
-    monkeypatch.setenv(requirements.REMOTE_GPUS, "true")  # nothing is missing here
+    monkeypatch.setenv(requirements.REMOTE_GPUS_VARIABLE, "true")  # nothing is missing here
     study = planner.make(small_config(defaults=given, experiment={"seeds": 3}))
     monkeypatch.setattr(status, "START_SECONDS", 0.0)
     rows = [replace(row, seconds=3600.0) for row in status.rows(study, "nowhere")]

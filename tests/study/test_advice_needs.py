@@ -1,11 +1,11 @@
 """Requirements that trainings lack for an advice."""
 
-from batchscope.study.advice_needs import Trained, missing
+from batchscope.study.advice_needs import TrainingSummary, missing_needs
 
 
 def test_missing_requirements_have_new_values_and_minutes():
-    trained = Trained([16], seeds=2, rates=1, rate=0.1)
-    needs = list(missing(trained, of_seed=3.0, of_rate=5.0))
+    trained = TrainingSummary([16], seeds=2, rates=1, rate=0.1)
+    needs = list(missing_needs(trained, seed_minutes=3.0, rate_minutes=5.0))
     assert [(need.key, need.value) for need in needs] == [
         ("batch_size", [16, 32, 64]),
         ("seeds", 6),

@@ -74,7 +74,7 @@ def test_the_table_and_its_figure_have_the_evaluations(made, tmp_path):
     assert frame["test_accuracy"].tolist() == expected
     assert len(set(expected)) == 3  # the weights differ
     assert frame["train_seconds"].isna().all()  # nothing was timed
-    drawn = figures.drawn(study.experiments["a"])
+    drawn = figures.figure_names(study.experiments["a"])
     assert "accuracy_by_epochs" in drawn and "training_time" not in drawn
     shown = figures.select(figures.read(tmp_path), figures.FIGURES["accuracy_by_epochs"])
     assert shown["test_accuracy"].tolist() == expected

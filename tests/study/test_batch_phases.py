@@ -19,7 +19,7 @@ def factors_of(**given):
 
 def updates(factors, examples):
     """Batch sizes and rate factors of all updates, one after the other by the definition."""
-    phases, horizon = batch_phases.phases(factors), factors["epochs"] * examples
+    phases, horizon = batch_phases.batch_phases(factors), factors["epochs"] * examples
     found = []
     for epoch in range(factors["epochs"]):
         used = 0
@@ -49,7 +49,7 @@ def updates(factors, examples):
     ],
 )
 def test_phases_by_hand(given, expected):
-    found = batch_phases.phases(factors_of(**{"batch_size": 16, **given}))
+    found = batch_phases.batch_phases(factors_of(**{"batch_size": 16, **given}))
     np.testing.assert_allclose(found, expected)
 
 
@@ -57,7 +57,7 @@ def test_phases_by_hand(given, expected):
 @pytest.mark.parametrize("warmup", [0, 1])
 def test_seesaw_rises_where_the_schedule_has_fallen_by_the_factor(schedule, warmup):
     factors = factors_of(**SEESAW | {"schedule": schedule, "warmup_epochs": warmup})
-    first, *risen = batch_phases.phases(factors)
+    first, *risen = batch_phases.batch_phases(factors)
     assert len(risen) == 6  # 2^-6 is above a hundredth, 2^-7 below
     for index, phase in enumerate(risen, 1):
         part = (phase.share - warmup / 3) / (1 - warmup / 3)
@@ -81,18 +81,18 @@ def test_seesaw_rises_where_the_schedule_has_fallen_by_the_factor(schedule, warm
 def test_a_course_has_the_updates_of_the_definition(examples, given):
     factors = factors_of(**given)
     course, expected = Course(factors, examples), updates(factors, examples)
-    found, rates = [], course.rates()
+    found, rates = [], course.rate_changes()
     for epoch in range(factors["epochs"]):
         assert course.updates(epoch) == sum(each[0] < epoch for each in expected)
-        step, used = 0, course.used(epoch)
+        step, used = 0, course.example_positions(epoch)
         for stop, offset, size in course.segments(epoch):
             for each in range(step, stop):
                 start = offset + each * size
                 rate = [value for at, value in rates if at <= len(found)][-1]
                 found.append((epoch, start, min(size, examples - start), rate))
-                assert used[each] == course.used_by(epoch, each) == start
+                assert used[each] == course.examples_after(epoch, each) == start
             step = stop
-        assert used[-1] == course.used_by(epoch, step) == examples and len(used) == step + 1
+        assert used[-1] == course.examples_after(epoch, step) == examples and len(used) == step + 1
     np.testing.assert_allclose(found, expected)
 
 
@@ -101,7 +101,7 @@ def test_examples_by_batch_size_add_up():
     course = Course(factors, 100)
     assert course.examples_by_size(300) == pytest.approx({16: 150, 32: 75, 64: 75})
     assert course.examples_by_size(160) == pytest.approx({16: 150, 32: 10})
-    assert batch_phases.shares(factors) == {16: 0.5, 32: 0.25, 64: 0.25}
-    assert batch_phases.shares(factors_of()) == {100: 1.0}
+    assert batch_phases.example_shares(factors) == {16: 0.5, 32: 0.25, 64: 0.25}
+    assert batch_phases.example_shares(factors_of()) == {100: 1.0}
     unknown = Course(factors, math.nan).examples_by_size(160)
     assert math.isnan(sum(unknown.values()))

@@ -78,19 +78,19 @@ def test_claims_change_no_run():
     assert stated.runs == planner.make(raw).runs
     called = CalledStudy(stated, "config.yaml", "full", False)
     assert inputs.claims(called) == ["results/studies/claims/claims.csv"]
-    assert inputs.claimed_tables(called) == ["results/studies/claims/gap/runs.csv"]
+    assert inputs.tables_of_claims(called) == ["results/studies/claims/gap/runs.csv"]
 
 
 def test_every_table_that_a_claim_may_be_of_has_its_columns():
-    for name, about in tables.CLAIMED.items():
-        own = {*tables.claimed(name, {"evaluate": {}}, tasks.TASKS), *about.keys}
+    for name, about in tables.CLAIMABLE_TABLES.items():
+        own = {*tables.claimable_columns(name, {"evaluate": {}}, tasks.TASKS), *about.keys}
         if name in tables.TIMING_TABLES:
             assert own <= {*tables.TABLES[name].columns}, name
         elif name != "runs":
-            assert own <= {*long_tables.FIRST, *about.columns}, name
-    assert "test_accuracy" in tables.claimed("runs", {"evaluate": {}}, tasks.TASKS)
-    assert "run" not in tables.claimed("runs", {"evaluate": {}}, tasks.TASKS)
-    assert "step_verdict" not in tables.claimed("sweeps", {}, tasks.TASKS)  # words
+            assert own <= {*long_tables.FIRST_COLUMNS, *about.columns}, name
+    assert "test_accuracy" in tables.claimable_columns("runs", {"evaluate": {}}, tasks.TASKS)
+    assert "run" not in tables.claimable_columns("runs", {"evaluate": {}}, tasks.TASKS)
+    assert "step_verdict" not in tables.claimable_columns("sweeps", {}, tasks.TASKS)  # words
 
 
 def test_only_a_trend_of_a_whole_experiment_is_asked_of_its_answers():

@@ -29,7 +29,7 @@ def problems(folder, *words, **keys):
 
 def test_a_large_input_is_hashed_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(commands, "_LARGE", 10)
+    monkeypatch.setattr(commands, "_MIN_CACHED_BYTES", 10)
     large = tmp_path / "train.bin"
     large.write_bytes(b"0123456789")
     first = commands.sha256(large)
@@ -74,10 +74,10 @@ def test_a_missing_program_stops_a_study_unless_jobs_run_elsewhere(tmp_path, mon
     with pytest.raises(ConfigError, match=rf"^{place}.*'./no-program'"):
         plan.study("study.yaml", "full", "results")
     with pytest.raises(SystemExit, match=place):
-        rules_study.called(["study.yaml"], {})
-    warnings = rules_study.called(["study.yaml"], {}, cluster=True).plan.warnings
+        rules_study.study_of_call(["study.yaml"], {})
+    warnings = rules_study.study_of_call(["study.yaml"], {}, cluster=True).plan.warnings
     assert any(line.startswith(place) for line in warnings)
-    monkeypatch.setenv(requirements.REMOTE_GPUS, "true")
+    monkeypatch.setenv(requirements.REMOTE_GPUS_VARIABLE, "true")
     study = plan.study("study.yaml", "full", "results")
     assert f"Warning: {place}" in plan.text(study, "results")
     Path("no-program").write_text("#!/bin/sh\n")
@@ -181,8 +181,10 @@ def test_figures_and_budgets_of_seconds_need_an_exclusive_machine(tmp_path):
     keys = {"vary": {"batch_size": [8, 32, 128]}, "budgets": {"seconds": 5}}
     (problem,) = problems(tmp_path, **keys)
     assert problem.startswith("experiments.a.budgets.seconds: ") and "alone: true" in problem
-    assert "fastest_batch_size" in figures.drawn(commanded.planned(tmp_path, **keys, alone=True))
-    assert "fastest_batch_size" not in figures.drawn(commanded.planned(tmp_path))
+    assert "fastest_batch_size" in figures.figure_names(
+        commanded.planned(tmp_path, **keys, alone=True)
+    )
+    assert "fastest_batch_size" not in figures.figure_names(commanded.planned(tmp_path))
 
 
 def test_a_change_behind_a_link_changes_the_digest_of_a_folder(tmp_path):
@@ -219,7 +221,7 @@ def test_a_folder_that_contains_the_project_or_too_many_files_is_refused(tmp_pat
     project = tmp_path / "project"
     project.mkdir()
     monkeypatch.chdir(project)
-    monkeypatch.setattr(commands, "_MAX_FILES", 3)
+    monkeypatch.setattr(commands, "_MAX_FOLDER_FILES", 3)
     monkeypatch.setattr(commands, "_file_digest", lambda path: pytest.fail(f"read {path}"))
     for number in range(3):
         Path(f"{number}.txt").touch()

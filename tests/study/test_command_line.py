@@ -37,7 +37,7 @@ def message(path: Path, kind: str) -> str:
 
 def refused(*words: str) -> str:
     with pytest.raises(SystemExit) as raised:
-        command_line.check(words)
+        command_line.check_options(words)
     return str(raised.value)
 
 
@@ -101,7 +101,7 @@ def test_a_valid_command_line_is_accepted(tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     path = Path("a.yaml")
     path.write_text(TEXT)
-    command_line.check(words)
+    command_line.check_options(words)
     if any("a.yaml" in word for word in words):  # it was read
         path.write_bytes(BROKEN["colon"])
         assert refused(*words).startswith("a.yaml:")
@@ -124,7 +124,7 @@ EVERY_LINE += ("-np", "--printshellcmds", "-q rules", "--quiet=all")
 @pytest.mark.parametrize("words", BARS + EVERY_LINE)
 def test_bars_are_not_shown_with_every_line(words, monkeypatch):
     monkeypatch.delenv("SNAKEMAKE_PROFILE", raising=False)
-    command_line.check(words.split())
+    command_line.check_options(words.split())
     assert command_line.wants_every_line(words.split()) == (words in EVERY_LINE)
     monkeypatch.setenv("SNAKEMAKE_PROFILE", "slurm")
     assert command_line.wants_every_line(words.split())

@@ -36,7 +36,7 @@ def test_a_study_of_own_runs_alone_needs_nothing_else(tmp_path):
     assert (len(own.rows), own.rows["run"].nunique(), len(own.series)) == (504, 36, 2)
     assert experiment.has_evaluations and experiment.vary == {"batch_size": (8, 32, 128)}
     assert experiment.keys.margins == {"test_accuracy": 0.01}
-    assert figures.drawn(experiment) == [
+    assert figures.figure_names(experiment) == [
         *("primary", "primary_outcome", "progress", "best_losses", "accuracy"),
         "critical_batch_size",
     ]
@@ -61,10 +61,10 @@ def test_rates_that_were_tried_at_one_batch_size_are_varied(tmp_path):
     slow, fast = (own_table.rows(("plain",), learning_rate=rate) for rate in (0.1, 0.2))
     both = planned(tmp_path, pandas.concat([slow, fast])).experiments["a"]
     assert both.vary["learning_rate"] == (0.1, 0.2)
-    assert "learning_rate" in figures.drawn(both) and len(both.external_runs.series) == 1
+    assert "learning_rate" in figures.figure_names(both) and len(both.external_runs.series) == 1
     follows = slow.assign(learning_rate=slow["batch_size"] / 100)
     alone = planned(tmp_path, follows).experiments["a"]
-    assert "learning_rate" not in alone.vary and "learning_rate" not in figures.drawn(alone)
+    assert "learning_rate" not in alone.vary and "learning_rate" not in figures.figure_names(alone)
 
 
 @pytest.mark.parametrize(
@@ -90,10 +90,10 @@ def test_a_table_of_falling_rates_serves_no_budget(tmp_path):
     assert problem.startswith("experiments.a.budgets.updates: ") and " cosine" in problem
     experiment = planned(tmp_path, frame).experiments["a"]
     expected = ["primary", "primary_outcome", "best_losses", "accuracy"]
-    assert figures.drawn(experiment) == expected
+    assert figures.figure_names(experiment) == expected
     ends = frame.groupby(["variant", "batch_size", "seed"], as_index=False).last()
     targets = planned(tmp_path, ends, runs={**own_table.RUNS, "rows": "at_target"})
-    assert "critical_batch_size" in figures.drawn(targets.experiments["a"])
+    assert "critical_batch_size" in figures.figure_names(targets.experiments["a"])
 
 
 def test_seeds_that_not_every_batch_size_has_are_no_pairs(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 import synthetic
 from batchscope import figures
 from batchscope.study import planner
-from batchscope.study.figure_checks import available
+from batchscope.study.figure_checks import default_figures
 from batchscope.study.figures import FIGURES
 from batchscope.study.specifications import FigureRequirement as Requirement
 from made_figures import NAMES
@@ -15,17 +15,17 @@ ALL = synthetic.MEASURES, set(Requirement)
 
 
 def test_figures_follow_from_measures():
-    assert available() == ["loss_curves", "best_losses"]
-    assert available(*ALL) == [name for name in NAMES if not FIGURES[name].along]
+    assert default_figures() == ["loss_curves", "best_losses"]
+    assert default_figures(*ALL) == [name for name in NAMES if not FIGURES[name].variant_axis]
     # A timing experiment trains nothing, so that there is no loss to draw.
-    assert available(["throughput"]) == ["throughput", "step_time"]
-    assert "training_time" in available(["throughput"], [Requirement.AT_EPOCHS])
-    some = available(["evaluate", "weight_distance"], [Requirement.AT_EPOCHS])
+    assert default_figures(["throughput"]) == ["throughput", "step_time"]
+    assert "training_time" in default_figures(["throughput"], [Requirement.AT_EPOCHS])
+    some = default_figures(["evaluate", "weight_distance"], [Requirement.AT_EPOCHS])
     assert "weight_distance" in some and not {"sharpness", "training_time"} & set(some)
     of_command = [Requirement.COMMAND]
-    assert "usage" in available(conditions=of_command, columns=["seconds"])
-    assert "usage" not in available(conditions=of_command, columns=["validation_loss"])
-    assert "usage" not in available(columns=["seconds"])
+    assert "usage" in default_figures(conditions=of_command, columns=["seconds"])
+    assert "usage" not in default_figures(conditions=of_command, columns=["validation_loss"])
+    assert "usage" not in default_figures(columns=["seconds"])
 
 
 @pytest.mark.parametrize(
@@ -42,14 +42,14 @@ def test_figures_follow_from_measures():
 )
 def test_a_figure_needs_its_conditions(figure, missing):
     measures, conditions = ALL
-    assert figure not in available(measures, conditions - {missing})
+    assert figure not in default_figures(measures, conditions - {missing})
 
 
 def test_figures_of_prefixes_are_not_drawn_by_default_if_the_rate_falls():
     def drawn(**defaults):
         vary = {"batch_size": [16, 32, 64]}
         raw = config(experiment={"vary": vary}, defaults={"evaluate_every": 100, **defaults})
-        return figures.drawn(planner.make(raw).experiments["a"])
+        return figures.figure_names(planner.make(raw).experiments["a"])
 
     falling = drawn(schedule="cosine")
     assert [name for name in drawn() if name not in falling] == ["progress", "critical_batch_size"]

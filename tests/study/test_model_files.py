@@ -18,7 +18,7 @@ def _in_a_folder(tmp_path, monkeypatch):
 
 
 def problem(path: str) -> str:
-    found = model_files.problem(("models", "net"), path)
+    found = model_files.find_problem(("models", "net"), path)
     return found.text if found else ""
 
 

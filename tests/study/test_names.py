@@ -212,7 +212,7 @@ def test_combinations_that_differ_in_batch_size_alone_are_one_sweep():
     def of(batch_size: int, threads: int) -> dict[str, object]:
         return {**sweep().factors, "batch_size": batch_size, "threads": threads, "epochs": 3}
 
-    found = list(names.sweeps([of(8, 1), of(4, 1), of(8, 2), of(4, 2), of(8, 1)]))
+    found = list(names.group_into_sweeps([of(8, 1), of(4, 1), of(8, 2), of(4, 2), of(8, 1)]))
     assert found == [sweep(4, 8), sweep(4, 8, threads=2)]
 
 

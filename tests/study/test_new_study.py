@@ -74,26 +74,28 @@ def test_the_range_test_goes_on_until_the_best_rate_lies_inside():
     ],
 )
 def test_five_rates_lie_around_the_best_one_of_the_middle_size(best, base, sizes, expected):
-    assert new_study.rates(best, base, sizes) == expected
+    assert new_study.rate_grid(best, base, sizes) == expected
 
 
 def test_epochs_are_enough_for_the_largest_size():
     fallen = curve(2.0, 1.0, 0.6, 0.5, 0.55)
     # 95 % of the fall, 0.575, after 225 examples; twice as many at four times the size.
-    epochs, every = new_study.length(fallen, CONSTANT, 4, 100, 30)
+    epochs, every = new_study.training_length(fallen, CONSTANT, 4, 100, 30)
     assert epochs == math.ceil(1.5 * 225 * 2 / 100)
     # 90 % of it, 0.65, after 187.5 examples: 20 evaluations until then cost less than 30 / 3.
     assert every == 10
-    assert new_study.length(fallen, CONSTANT, 4, 100, 3)[1] == 9
+    assert new_study.training_length(fallen, CONSTANT, 4, 100, 3)[1] == 9
     # 1.25 times the lowest loss, 0.125, is lower than 95 % of the fall: after 275 examples.
     fallen = curve(2.0, 0.3, 0.2, 0.1)
-    assert new_study.length(fallen, CONSTANT, 1, 100, 30)[0] == math.ceil(1.5 * 275 / 100)
+    assert new_study.training_length(fallen, CONSTANT, 1, 100, 30)[0] == math.ceil(1.5 * 275 / 100)
 
 
 def test_a_guess_lies_between_noise_scale_and_throughput():
     seconds = {1: 1.0, 2: 1.1, 4: 1.2, 8: 1.6, 16: 3.0, 32: 6.5}
-    assert new_study.size_of_throughput(new_study.HALF, seconds) == 4  # 3.3 of at most 5.3 a second
-    assert new_study.size_of_throughput(new_study.LEVEL, seconds) == 8  # 5 a second
+    assert (
+        new_study.size_of_throughput(new_study.HALF_SHARE, seconds) == 4
+    )  # 3.3 of at most 5.3 a second
+    assert new_study.size_of_throughput(new_study.LEVEL_SHARE, seconds) == 8  # 5 a second
     assert new_study.guessed_batch_size(100, 4, [4, 8, 16, 32]) == 16  # the root of 400 is 20
     assert new_study.guessed_batch_size(100, 4, [1, 2, 4, 8]) == 8
     assert new_study.guessed_batch_size(0.1, 1, [4, 8, 16, 32]) == 4

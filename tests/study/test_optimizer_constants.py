@@ -7,7 +7,7 @@ from digit_runs import run_name
 
 
 def effective(**factors):
-    return optimizer_constants.effective(names.parse_run(run_name(**factors)))
+    return optimizer_constants.scaled_constants(names.parse_run(run_name(**factors)))
 
 
 def test_what_is_left_out_is_the_optimizers_own():

@@ -105,7 +105,7 @@ def test_at_a_budget_the_trend_is_that_larger_sizes_are_better(made):
 def test_a_change_of_direction_makes_the_tables_again(tmp_path):
     plans = [planned(tmp_path, a={"metrics": {"bleu": better}}) for better in ("higher", "lower")]
     called = [CalledStudy(plan, "config.yaml", "full", False) for plan in plans]
-    assert len({inputs.followed(study, "a") for study in called}) == 2
+    assert len({inputs.configuration_parts(study, "a") for study in called}) == 2
 
 
 @pytest.mark.parametrize("word", ["nan", "inf"])

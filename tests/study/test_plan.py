@@ -154,7 +154,7 @@ def test_trainings_have_seconds_by_their_own_timing_or_one_beside_them(timing, m
         raw["experiments"]["t"] = {"vary": {"batch_size": [16, 32]}, "timing": timing}
     experiment = planner.make(raw).experiments["a"]
     assert experiment.timed == timed
-    assert ("loss_curves_by_seconds" in figures.drawn(experiment)) == timed
+    assert ("loss_curves_by_seconds" in figures.figure_names(experiment)) == timed
     raw["experiments"]["a"]["budgets"] = {"seconds": 1}
     assert planner.make(raw) if timed else problems(raw)
 

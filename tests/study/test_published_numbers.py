@@ -52,8 +52,8 @@ def test_an_experiment_of_a_command_takes_its_own_factors_and_columns(tmp_path):
 
 
 def test_every_figure_with_panels_for_numbers_is_drawn_and_has_columns():
-    assert published_numbers.FIGURES.keys() <= figures.FIGURES.keys()
-    shown = {name for names in published_numbers.FIGURES.values() for name in names}
+    assert published_numbers.COLUMNS_BY_FIGURE.keys() <= figures.FIGURES.keys()
+    shown = {name for names in published_numbers.COLUMNS_BY_FIGURE.values() for name in names}
     assert shown == set(published_numbers.COLUMNS)
     assert not published_numbers.COLUMNS.keys() & {*run_factors.EVERY_FACTOR}
 
@@ -67,7 +67,7 @@ def test_the_table_has_a_row_per_number_or_headers_only(tmp_path):
     assert second == published_numbers.PublishedValues({}, SIZES, {"test_accuracy": ACCURACY})
     synthetic.tabulate(tmp_path, planned, tmp_path, ["published"])
     frame = csv_tables.read(tmp_path / "published.csv")
-    assert list(frame.columns) == list(published.COLUMNS)
+    assert list(frame.columns) == list(published.PUBLISHED_COLUMNS)
     assert frame["batch_size"].tolist() == 2 * list(SIZES)
     assert frame["value"].tolist() == 2 * list(ACCURACY)
     assert set(frame["figure"]) == {"accuracy"} and set(frame["column"]) == {"test_accuracy"}
@@ -77,7 +77,7 @@ def test_the_table_has_a_row_per_number_or_headers_only(tmp_path):
     assert ",adam," in (tmp_path / "published.csv").read_text() and "2.0" not in frame["series"][0]
     experiment_tables.write(tmp_path, made(), "gap", tmp_path)
     text = (tmp_path / "published.csv").read_text()
-    assert text == ",".join(published.COLUMNS) + "\n"
+    assert text == ",".join(published.PUBLISHED_COLUMNS) + "\n"
     assert len(figures.read(tmp_path).published) == 0
 
 

@@ -18,7 +18,7 @@ def test_kept_epochs(epochs, kept):
     [(10, 5), (24, 8), (26, 16), (3, 1), (2, 1), (1, None), (0, None)],
 )
 def test_the_middle_is_the_nearest_epoch_that_is_no_end(epochs_run, epoch):
-    assert snapshot_epochs.middle(epochs_run) == epoch  # of 24 both are four off: the earlier
+    assert snapshot_epochs.middle_epoch(epochs_run) == epoch  # of 24 both are four off: the earlier
 
 
 def test_only_epochs_that_a_measure_reads_are_kept():
@@ -39,7 +39,7 @@ def test_the_middle_of_every_end_was_kept_until_then(last):
         assert len(kept) <= 4
     wanted = snapshot_epochs.epochs_to_keep((snapshot_epochs.MIDDLE,), last, over=True)
     assert wanted <= kept
-    assert wanted == ({snapshot_epochs.middle(last)} - {None})
+    assert wanted == ({snapshot_epochs.middle_epoch(last)} - {None})
 
 
 @pytest.mark.parametrize(
@@ -53,4 +53,4 @@ def test_the_middle_of_every_end_was_kept_until_then(last):
     ],
 )
 def test_what_a_measure_reads_of_five_epochs(measure, epoch, read):
-    assert snapshot_epochs.read_by(measure, epoch, 5) == read
+    assert snapshot_epochs.epoch_read_by(measure, epoch, 5) == read

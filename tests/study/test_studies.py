@@ -25,7 +25,7 @@ def shown(experiment) -> tuple[set[str], set[str]]:
     allowed = dataclasses.replace(
         experiment, keys=experiment.keys.model_copy(update={"figures": ()})
     )
-    return set(figures.drawn(experiment)), set(figures.drawn(allowed))
+    return set(figures.figure_names(experiment)), set(figures.figure_names(allowed))
 
 
 planned = functools.cache(config.study)

@@ -4,7 +4,7 @@ from math import inf, isnan, nan
 
 import pytest
 
-from batchscope.study.tables import clipped, possible
+from batchscope.study.tables import clipped_to_range, value_range
 
 
 @pytest.mark.parametrize(
@@ -21,11 +21,11 @@ from batchscope.study.tables import clipped, possible
     ],
 )
 def test_ends_of_a_column(column, ends):
-    assert possible(column) == ends
+    assert value_range(column) == ends
 
 
 def test_an_interval_is_cut_where_no_value_can_be():
-    assert clipped("test_accuracy", (-0.8, 1.87)) == [0, 1]
-    assert clipped("generalisation_gap", (-3.0, 5.0)) == [-3, 5]
-    low, high = clipped("fixed_seconds", (-0.5, nan))
+    assert clipped_to_range("test_accuracy", (-0.8, 1.87)) == [0, 1]
+    assert clipped_to_range("generalisation_gap", (-3.0, 5.0)) == [-3, 5]
+    low, high = clipped_to_range("fixed_seconds", (-0.5, nan))
     assert low == 0 and isnan(high)

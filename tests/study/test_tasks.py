@@ -45,26 +45,26 @@ def test_columns_say_what_is_learned():
         "own_mae",
     ]
     assert tasks.columns_of_tasks(names, LABELS) == ["run", "train_loss", "test_f1", "own_mae"]
-    units = [tasks.unit(unit, NUMBERS) for unit in ("nats", "nats^2", "s", "")]
-    assert units == ["", "", "s", ""] and tasks.unit("nats^2", LABELS) == "nats^2"
+    units = [tasks.unit_for_tasks(unit, NUMBERS) for unit in ("nats", "nats^2", "s", "")]
+    assert units == ["", "", "s", ""] and tasks.unit_for_tasks("nats^2", LABELS) == "nats^2"
 
 
 def test_figures_have_the_panels_labels_and_words_of_a_task():
-    loss, *_ = figures.learned("loss_curves", NUMBERS).panels
+    loss, *_ = figures.for_tasks("loss_curves", NUMBERS).panels
     assert loss.label == "loss" and figures.FIGURES["loss_curves"].panels[0].label == "loss (nats)"
-    quality = figures.learned("accuracy", NUMBERS)
+    quality = figures.for_tasks("accuracy", NUMBERS)
     assert [panel.column for panel in quality.panels[:4]] == [
         *("train_r2", "validation_r2", "test_r2", "train_mse")
     ]
     assert {panel.scale for panel in quality.panels} == {Scale.LINEAR, Scale.AUTO}
     assert not any(panel.counted_on for panel in quality.panels)
-    labels = figures.learned("accuracy", LABELS)
+    labels = figures.for_tasks("accuracy", LABELS)
     assert {(each.label, each.scale) for each in labels.panels} == {("micro-F1 (%)", Scale.PERCENT)}
-    both = figures.learned("generalisation_gap", (*CLASSES, *NUMBERS))
+    both = figures.for_tasks("generalisation_gap", (*CLASSES, *NUMBERS))
     assert [each.label for each in both.panels[2:]] == [
         *("training − test accuracy (points)", "training − test R²")
     ]
-    assert figures.learned("line", NUMBERS).shows("r2") and not quality.shows("test_loss")
+    assert figures.for_tasks("line", NUMBERS).shows("r2") and not quality.shows("test_loss")
 
 
 @pytest.mark.parametrize(
@@ -77,5 +77,5 @@ def test_figures_have_the_panels_labels_and_words_of_a_task():
 )
 def test_which_value_a_target_may_have(column, value, allowed):
     keys = {"seeds": 6, "budgets": {"target": {column: value}}}
-    problems = list(checks.target((), TrainingExperiment.model_validate(keys)))
+    problems = list(checks.invalid_target((), TrainingExperiment.model_validate(keys)))
     assert allowed == (not problems)

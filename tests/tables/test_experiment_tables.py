@@ -20,9 +20,9 @@ def test_what_is_decided(tmp_path, schedule):
     measures = {name: synthetic.MEASURES[name] for name in ("evaluate", "time_epoch")}
     study = synthetic.study(synthetic.grid(schedule=schedule), measures)
     synthetic.write(tmp_path, study)
-    runs = run_table.collect(tmp_path, study, "gap")
+    runs = run_table.from_records(tmp_path, study, "gap")
     tables = {"runs": runs, **long_tables.for_experiment(tmp_path, study, "gap")}
-    tables |= experiment_tables.decisions(study, "gap", tables)
+    tables |= experiment_tables.decision_tables(study, "gap", tables)
     compared = tables["comparisons"]
     fits = [tables["critical_batch_size"], tables["to_target"]]
     if schedule == "cosine":
@@ -33,7 +33,7 @@ def test_what_is_decided(tmp_path, schedule):
         assert {"updates", "target"} <= set(compared["budget"])
         assert not any(frame.empty for frame in fits)
     tables["limits"] = pandas.DataFrame()
-    advised = advice.rows(tmp_path, study.experiments["gap"], tables)
+    advised = advice.recommendations(tmp_path, study.experiments["gap"], tables)
     assert (advised["item"] == "recommendation").any()
     assert not {"target", "longer_training"} & {
         *advised.loc[advised["item"] == "suggestion", "name"]

@@ -72,7 +72,7 @@ def test_what_is_made_is_read_and_what_is_missing_has_a_row(tmp_path):
     counts = Counter(row.status for row in job_rows)
     assert counts == {"finished": 9, "out_of_memory": 1, "missing": 2}
     assert sum(row.seconds for row in job_rows if row.due) == 4.0
-    rows = runs_table.complete(study, "a", [])  # of a report before any table
+    rows = runs_table.complete_rows(study, "a", [])  # of a report before any table
     assert [row["run"] for row in rows] == [*runs] and rows[0]["own_width"] == "3"
 
 
@@ -81,10 +81,10 @@ def test_a_record_without_its_evaluations_is_made_again(tmp_path):
     (name, run), *_ = study.experiments["a"].commands.items()
     write(tmp_path, name, run)
     state, *_ = jobs.JobTable(study, tmp_path).by_record.values()
-    assert state.complete and not state.lacking
+    assert state.is_complete and not state.missing_requirement
     (paths.run_folder(tmp_path, name) / paths.TRAJECTORY).unlink()
     state, *_ = jobs.JobTable(study, tmp_path).by_record.values()
-    assert state.missing
+    assert state.is_missing
 
 
 def test_seeds_that_change_nothing_are_refused(tmp_path):
@@ -108,7 +108,7 @@ def test_another_machine_stands_beside(tmp_path):
     runs = run_table.from_logs(logged, study.name, "a")
     assert runs["machine"].value_counts().to_dict() == {"local": 12, "other": 6}
     assert runs["train_seconds"].notna().all()
-    taken = run_table.trajectories(logged).groupby("machine")["seconds"].max()
+    taken = run_table.logged_trajectories(logged).groupby("machine")["seconds"].max()
     assert 3 <= taken["local"] < 4 < 6 <= taken["other"] < 7
 
 

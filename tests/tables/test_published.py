@@ -27,7 +27,7 @@ TIMED = RUNS[RUNS["learning_rate"] == 0.1].assign(
 
 def of(column="test_accuracy", size=16, tables=None, **factors):
     tables = {"runs": RUNS} if tables is None else tables
-    return published.value_here(column, size, factors, tables)
+    return published.measured_value(column, size, factors, tables)
 
 
 def test_ours_is_the_mean_of_the_finished_runs_with_its_interval():

@@ -96,7 +96,7 @@ def test_the_csv_reads_back_as_it_was(shared, tmp_path):
 def test_how_much_others_disturbed_the_timing_job_of_a_run(written):
     """Two of three blocks of the first seed's job; the records of others have no blocks."""
     factors = next(iter(written.gap.runs.values()))
-    (place,) = jobs.places(written.planned, written.results)
+    (place,) = jobs.machine_results(written.planned, written.results)
     path = jobs.time_path(place, written.planned.experiments["gap"], factors, "time_epoch")
     blocks = [
         {"seconds_per_epoch": 1.0, "foreign_cores": cores, "disturbed": cores > 0.2}
@@ -163,7 +163,7 @@ def test_a_trajectory_of_epochs_ends_is_that_of_the_history(written):
     long = long_tables.for_experiment(*written, "gap")
     frame, history = long["trajectories"], long["history"]
     of_classes = tasks.columns_of_tasks(columns.TRAJECTORIES, [tasks.CLASSIFICATION])
-    assert list(frame.columns) == [*long_tables.FIRST, *of_classes]
+    assert list(frame.columns) == [*long_tables.FIRST_COLUMNS, *of_classes]
     assert frame["examples"].tolist() == (history["epoch"] * 1149).tolist()
     assert frame["updates"].tolist() == history["step"].tolist()
     assert frame["epoch"].tolist() == history["epoch"].tolist()
@@ -245,7 +245,7 @@ def test_long_tables_have_the_same_columns_whatever_exists(written, tmp_path):
     assert {*whole} >= {"history", "trajectories", "at_epochs", *measured}
     for name, frame in whole.items():
         columns = list(frame.columns)
-        assert columns[: len(long_tables.FIRST)] == list(long_tables.FIRST), name
+        assert columns[: len(long_tables.FIRST_COLUMNS)] == list(long_tables.FIRST_COLUMNS), name
         assert list(nothing[name].columns) == list(unmeasured[name].columns) == columns, name
         assert nothing[name].empty and len(frame) > 0, name
         assert unmeasured[name].empty == (name not in ("history", "trajectories")), name

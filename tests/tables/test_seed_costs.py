@@ -19,7 +19,7 @@ def test_trainings_measures_and_timings_of_a_seed(tmp_path):
     }
     study = planner.make(small_study.config(experiment=experiment))
     gap = study.experiments["a"]
-    trainings, timings = advice.price_of_a_seed(tmp_path, gap)(gap.runs)
+    trainings, timings = advice.seed_cost_function(tmp_path, gap)(gap.runs)
     assert math.isnan(trainings) and timings == 0  # nothing is known yet
     for run, planned in study.runs.items():
         path = paths.run_folder(tmp_path, run) / "record.json"
@@ -29,7 +29,7 @@ def test_trainings_measures_and_timings_of_a_seed(tmp_path):
         for job in jobs.measure_jobs(gap, tmp_path, "local"):
             seconds = {"measure": 2, "timing": 5}[job.noun]
             file.write(",".join((*job.kind, f"{seconds}\n")))
-    trainings, timings = advice.price_of_a_seed(tmp_path, gap)(gap.runs)
+    trainings, timings = advice.seed_cost_function(tmp_path, gap)(gap.runs)
     assert trainings == 4 * (10 + 2)  # two sizes at two rates
     assert timings == 2 * 5  # which rates share
-    assert math.isnan(advice.price_of_a_seed(tmp_path, gap)([])[0])
+    assert math.isnan(advice.seed_cost_function(tmp_path, gap)([])[0])

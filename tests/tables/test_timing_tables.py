@@ -105,7 +105,7 @@ LARGEST = {
 
 
 def test_medians_and_quartiles_of_blocks(written):
-    frame = timing_tables.from_records("results", written, "machine", "throughput")
+    frame = timing_tables.job_rows("results", written, "machine", "throughput")
     assert len(frame) == 2 * 2 * 8
     row = frame[(frame["machine"] == "desktop") & (frame["loop"] == "graph")].iloc[3]
     seconds = FIXED + PER_IMAGE * 8
@@ -122,7 +122,9 @@ def test_medians_and_quartiles_of_blocks(written):
 
 
 def test_each_configuration_on_each_machine_is_a_row(written):
-    frame = timing_tables.summaries("results", written, "machine").set_index(["machine", "loop"])
+    frame = timing_tables.sweep_summaries("results", written, "machine").set_index(
+        ["machine", "loop"]
+    )
     assert len(frame) == 4
     for machine, slow in (("desktop", 1), ("cluster", 2)):
         for loop, factor in (("graph", 1), ("eager", 5)):
@@ -178,13 +180,13 @@ def test_utilisation_and_its_samples(written):
     with edited(own_jobs(written, "utilisation")[0].path) as record:
         for size, disturbed in zip(record["sizes"][:3], (False, True, False), strict=True):
             size["disturbed"] = disturbed
-    frame = timing_tables.from_records("results", written, "machine", "utilisation")
+    frame = timing_tables.job_rows("results", written, "machine", "utilisation")
     assert list(frame["status"][:8]) == ["finished"] * 7 + ["out_of_memory"]
     assert frame["process_percent"][0] == 90.0 and math.isnan(frame["process_percent"][7])
     assert frame["memory_peak_mb"][3] == 508.0
     assert list(frame["disturbed"][:3]) == [False, True, False]
     assert frame["disturbed"][3:8].isna().all() and frame["gpu_percent"].isna().all()
-    samples = timing_tables.from_records("results", written, "machine", "samples")
+    samples = timing_tables.job_rows("results", written, "machine", "samples")
     assert list(samples["seconds"][:3]) == [0.0, 0.1, 0.2]
     assert samples["batch_size"].isna()[0] and samples["batch_size"][1] == 1
     assert set(samples["machine"]) == {"desktop"}
@@ -200,9 +202,7 @@ def test_memory_per_example_is_that_of_the_best_count_that_resolves_it(written):
     with edited(eager.path) as record:
         for size in record["sizes"]:
             size["memory_peak_mb"] = 500.0
-    frame = timing_tables.from_records("results", written, "machine", "utilisation").set_index(
-        "sweep"
-    )
+    frame = timing_tables.job_rows("results", written, "machine", "utilisation").set_index("sweep")
     names = [f"memory_mb_per_image{end}" for end in ("", "_low", "_high")]
     rows = frame.loc[graph.sweep.name]
     assert set(rows["memory_of"]) == {"tensorflow_peak_mb"}
@@ -212,10 +212,10 @@ def test_memory_per_example_is_that_of_the_best_count_that_resolves_it(written):
 
 def test_tries_and_profiles(written):
     """No utilisation of a GPU stands there where NVML's averages still were of what came before."""
-    tries = timing_tables.from_records("results", written, "machine", "largest")
+    tries = timing_tables.job_rows("results", written, "machine", "largest")
     assert list(tries["outcome"]) == ["fits", "over_limit", "fits", "fits"]
     assert (tries["peak_mb"][0], tries["seconds"][0]) == (720.0, 4.0)
-    profiles = timing_tables.from_records("results", written, "machine", "profiles")
+    profiles = timing_tables.job_rows("results", written, "machine", "profiles")
     assert len(profiles) == 2 * 8  # one per loop and batch size
     assert (profiles["compute"][0], profiles["input"][0]) == (0.5, 0.2)
     assert profiles["process_percent"][0] == 80.0 and profiles["gpu_percent"].isna().all()
@@ -224,6 +224,6 @@ def test_tries_and_profiles(written):
 def test_nothing_measured_is_headers(written):
     for name, made in timing_tables.for_experiment("nowhere", written, "machine").items():
         frame, own = made[made["machine"] == "desktop"], tables.TABLES[name].columns
-        assert frame.empty and list(frame.columns) == [*tables.FIRST, *own]
+        assert frame.empty and list(frame.columns) == [*tables.TIMING_FIRST_COLUMNS, *own]
         whole = {column for column in frame if frame[column].dtype == "Int64"}
         assert whole == {column for column in own if own[column].kind == "int"}, name

@@ -25,7 +25,7 @@ class Machine:
 
     def timed(self):
         return {
-            size: lambda size=size: throughput.block(self.runner(size), STEPS[size])
+            size: lambda size=size: throughput.run_block(self.runner(size), STEPS[size])
             for size in self.seconds
         }
 

@@ -15,7 +15,7 @@ from batchscope.host import memory_limits
 from batchscope.timing import attempts
 from batchscope.timing.attempts import Limits, Try
 from batchscope.timing.max_batch_size import search
-from batchscope.timing.processes import Family
+from batchscope.timing.processes import ProcessTree
 from project import ROOT
 
 ROOMY, SMALL = Limits("cpu", 4000.0, 4000.0), Limits("cpu", 200.0, 200.0)
@@ -178,7 +178,7 @@ def test_no_child_outlives_an_error_of_its_parent(tmp_path, monkeypatch):
             time.sleep(0.02)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Family, "usage", usage)
+    monkeypatch.setattr(ProcessTree, "usage", usage)
     code = f"import os, time; open({str(pids)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     with pytest.raises(KeyboardInterrupt):
         attempts.attempt(script(code), 8, ROOMY)
@@ -217,7 +217,7 @@ def try_batch(results: Path, size: int, memory_mb: float | None, slack_mb: float
         "from batchscope.timing import attempts\n"
         "from batchscope.timing.timing_job import TimingJob\n"
         f"job = TimingJob({str(results)!r}, Sweep({FACTORS!r}))\n"
-        f"attempts.run(job, {size}, {memory_mb!r}, {slack_mb!r})"
+        f"attempts.run_try(job, {size}, {memory_mb!r}, {slack_mb!r})"
     )
     return script(code)
 

@@ -11,7 +11,7 @@ from batchscope.host import tensorflow_start
 from batchscope.study import run_factors
 from costs import first
 
-tensorflow_start.quiet()
+tensorflow_start.silence_logs()
 
 import keras
 
@@ -65,7 +65,7 @@ def weights(model) -> np.ndarray:
 def test_loops_and_pipelines_are_those_of_the_factors():
     factors = run_factors.TIMING_ONLY_FACTORS
     assert factors["loop"].choices == LOOPS
-    assert factors["input_pipeline"].choices == (loops.PLAIN, *PIPELINES[1:])
+    assert factors["input_pipeline"].choices == (loops.DEFAULT_PIPELINE, *PIPELINES[1:])
     # A lead-in uses all batches that a pipeline keeps ready.
     assert LEAD_IN_STEPS > pipelines.PREFETCH_BATCHES
 
@@ -111,13 +111,13 @@ def test_one_runner_serves_all_batch_sizes_without_tracing_again(loop, runner_of
     monkeypatch.setattr(type(model), "call", counted)
     runner = runner_of(loop, model, digits(50))
     runner.lead_in_seconds = math.inf  # however slow the machine is
-    assert runner.at(16)(1) > 0
+    assert runner.at_size(16)(1) > 0
     once = traced
     by_steps = runner_of("eager", reference, digits(50))
     by_steps.lead_in_seconds = 0.0
     by_steps.run(16, 4)
     for size, steps in ((30, 2), (16, 3), (64, 1)):
-        assert runner.at(size)(steps) > 0
+        assert runner.at_size(size)(steps) > 0
         by_steps.run(size, LEAD_IN_STEPS + steps)
     assert traced == once > 0
     np.testing.assert_allclose(weights(model), weights(reference), rtol=1e-4, atol=1e-6)
@@ -165,7 +165,7 @@ def test_pipelines_have_the_same_whole_batches(pipeline, tmp_path):
     images = ((ramp + np.arange(count)[:, None, None, None] // 10) % 17).clip(0, 16)
     images = np.sort(images, axis=2).astype(np.uint8)
     labels = np.arange(count) % 10
-    mapped = pipelines.examples(pipeline, Examples(images, labels, SCALE), tmp_path / "jpeg")
+    mapped = pipelines.mapped_examples(pipeline, Examples(images, labels, SCALE), tmp_path / "jpeg")
     batches = pipelines.batches(pipeline, mapped, size)
     assert batches.element_spec[0].shape.as_list() == [None, 8, 8, 1]
     for at, (batch, batch_labels) in zip(range(5), batches, strict=False):
@@ -188,5 +188,5 @@ def test_pipelines_have_the_same_whole_batches(pipeline, tmp_path):
 )
 def test_images_that_cannot_be_jpeg_files_are_refused(images, tmp_path):
     with pytest.raises(pipelines.UserError, match="^input_pipeline jpeg: received "):
-        pipelines.encode(images, SCALE, tmp_path / "jpeg")
+        pipelines.write_jpegs(images, SCALE, tmp_path / "jpeg")
     assert not list(tmp_path.iterdir())

@@ -12,7 +12,7 @@ import pytest
 
 from batchscope.host import tensorflow_start
 from batchscope.timing import processes
-from batchscope.timing.processes import Clock, Family
+from batchscope.timing.processes import CpuReading, ProcessTree
 from batchscope.timing.samples import Sampler
 from project import python
 
@@ -24,10 +24,10 @@ from batchscope.timing import loops
 
 
 def test_foreign_cores_are_what_this_process_did_not_use():
-    before = Clock(100.0, 7.0, 5000.0)
-    assert processes.foreign_cores(before, Clock(102.0, 9.0, 5005.0)) == pytest.approx(1.5)
+    before = CpuReading(100.0, 7.0, 5000.0)
+    assert processes.foreign_cores(before, CpuReading(102.0, 9.0, 5005.0)) == pytest.approx(1.5)
     # A tick of the machine's clock is not yet counted: no negative cores.
-    assert processes.foreign_cores(before, Clock(102.0, 9.0, 5001.99)) == 0
+    assert processes.foreign_cores(before, CpuReading(102.0, 9.0, 5001.99)) == 0
     assert processes.foreign_cores(before, before) == 0
 
 
@@ -61,7 +61,7 @@ def test_memory_that_processes_share_counts_once_and_all_are_ended():
     command = [sys.executable, "-S", "-c", FORKED]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "ready\n"
-        family = Family(process.pid)
+        family = ProcessTree(process.pid)
         members = family.members()
         try:
             assert len(members) == 3
@@ -70,7 +70,7 @@ def test_memory_that_processes_share_counts_once_and_all_are_ended():
                 while time.thread_time() - begun < 0.3:
                     pass
         finally:
-            family.end()
+            family.kill()
     rows = sampler.series()
     # An interpreter takes some 10 MB, some of which a worker has touched itself.
     assert rows["memory_mb"].min() > 350 and rows["memory_mb"].max() < 350 + 3 * 12

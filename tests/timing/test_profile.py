@@ -36,7 +36,7 @@ def timed(run):
 def record(run_steps, folder, count, per_step=False, lead_in=3):
     """Return the rates of steps and the sampler."""
     with Sampler() as sampler:
-        return profile.record(run_steps, folder, count, sampler, per_step, lead_in), sampler
+        return profile.profile_steps(run_steps, folder, count, sampler, per_step, lead_in), sampler
 
 
 def shares(summary):
@@ -72,7 +72,7 @@ def space(folder, **threads):
     return folder
 
 
-WINDOW = (profile.WINDOW, 100, 200)
+WINDOW = (profile.WINDOW_EVENT, 100, 200)
 
 
 def test_covered_time_is_that_of_the_union():
@@ -83,8 +83,8 @@ def test_covered_time_is_that_of_the_union():
     for event in events:
         clock[event.start : event.stop] = True
     window = SimpleNamespace(start=100, stop=900)
-    assert profile.covered(events, window) == clock[100:900].sum()
-    assert profile.covered([], window) == 0
+    assert profile.covered_time(events, window) == clock[100:900].sum()
+    assert profile.covered_time([], window) == 0
 
 
 def test_operations_of_graphs_and_eager_kernels_compute(tmp_path):
@@ -103,7 +103,7 @@ def test_operations_of_graphs_and_eager_kernels_compute(tmp_path):
         ("EagerLocalExecute: __inference_f_1", 160, 200),
         ("KernelAndDeviceFunc::Run", 165, 195),
     ]
-    found = profile.read(space(tmp_path, python=eager, tf_Compute=graph))
+    found = profile.read_trace(space(tmp_path, python=eager, tf_Compute=graph))
     assert found["seconds"] == pytest.approx(100e-6)
     assert shares(found) == (0.3, 0, 0.7)  # 100 to 110 and 120 to 140
 
@@ -125,11 +125,11 @@ def test_input_is_the_wait_of_training_and_no_work_of_the_pipeline(tmp_path):
     ]
     private = [("Conv2D:Conv2D", 100, 199)]
     lines = {"python": python, "tf_Compute": shared, "tf_data_private_threadpool": private}
-    assert shares(profile.read(space(tmp_path, **lines))) == (0.25, 0.15, 0.6)
+    assert shares(profile.read_trace(space(tmp_path, **lines))) == (0.25, 0.15, 0.6)
 
 
 def test_kernels_of_a_gpu_replace_the_operations_that_launch_them(tmp_path):
-    found = profile.read(
+    found = profile.read_trace(
         space(
             tmp_path,
             python=[WINDOW, ("launch:Conv2D", 100, 195), ("x:IteratorGetNext", 160, 190)],
@@ -143,7 +143,7 @@ def test_kernels_of_a_gpu_replace_the_operations_that_launch_them(tmp_path):
 
 def test_a_trace_without_the_steps_is_an_error(tmp_path):
     with pytest.raises(UserError, match="^profile: "):
-        profile.read(space(tmp_path, python=[("x:MatMul", 0, 9)]))
+        profile.read_trace(space(tmp_path, python=[("x:MatMul", 0, 9)]))
 
 
 @pytest.mark.parametrize("kind", first(["graph", "eager"]))
@@ -153,12 +153,12 @@ def test_a_real_profile(kind, tmp_path):
     examples = Examples(images, generator.integers(0, 10, 64), 1 / 255)
     model = models.build("small_cnn", model_inputs.ModelInput((16, 16, 1), 10), 0)
     runner = loops.make_runner({**FACTORS, "loop": kind}, model, examples)
-    rates, sampler = record(runner.at(1), tmp_path, STEPS, kind == "eager")
-    found = profile.read(tmp_path)
+    rates, sampler = record(runner.at_size(1), tmp_path, STEPS, kind == "eager")
+    found = profile.read_trace(tmp_path)
     assert shares(found) == tuple(found[part] for part in PARTS)
     assert found["compute_share"] > 0.01 and (kind == "eager") == (found["input_share"] > 0)
     assert rates["steps"] == STEPS and rates["steps_per_second"] > 0
-    assert sampler.phases == [profile.PLAIN]
+    assert sampler.phases == [profile.PLAIN_PHASE]
 
 
 def test_steps_that_fail_leave_no_running_profiler(tmp_path):
@@ -181,7 +181,7 @@ def test_steps_that_fail_leave_no_running_profiler(tmp_path):
 
 @pytest.mark.parametrize("kind", first([None, MemoryError, blocks.NonFiniteLoss]))
 def test_the_record_of_a_profile(results, tmp_path, monkeypatch, kind):
-    original = profile.record
+    original = profile.profile_steps
 
     def failing(*arguments):
         found = original(*arguments)
@@ -189,7 +189,7 @@ def test_the_record_of_a_profile(results, tmp_path, monkeypatch, kind):
             raise kind("16")
         return found
 
-    monkeypatch.setattr(profile, "record", failing)
+    monkeypatch.setattr(profile, "profile_steps", failing)
     sweep = names.parse_sweep(f"{measured_run.DATASET}+small_cnn+bs=16+opt=sgd+dev=cpu+th=1")
     job = TimingJob(results, sweep, output=tmp_path / "st=3.json")
     timing = profile.measure(job, {"steps": 3})

@@ -17,13 +17,13 @@ UNKNOWN = np.nan
 
 
 def series(seconds, phase, **columns) -> dict[str, np.ndarray]:
-    every = {name: np.full(len(seconds), UNKNOWN) for name in samples.COLUMNS}
+    every = {name: np.full(len(seconds), UNKNOWN) for name in samples.SAMPLE_COLUMNS}
     every |= {name: np.asarray(values, float) for name, values in columns.items()}
     return {**every, "seconds": np.asarray(seconds, float), "phase": np.asarray(phase)}
 
 
 def test_a_sample_weighs_the_time_that_it_represents():
-    summary = samples.summary(
+    summary = samples.summarise(
         series([0, 1, 2, 6, 7], [-1, 0, 0, 0, 1], process_percent=[UNKNOWN, 10, 20, 80, 5]), 0
     )
     assert summary["process_percent"] == 80
@@ -35,7 +35,7 @@ def test_a_sample_weighs_the_time_that_it_represents():
 def test_the_share_at_zero():
     cores = [UNKNOWN, 0.0, 0.009, 0.01, 1.0]
     gpu = [UNKNOWN, 0, UNKNOWN, 1, 100]
-    summary = samples.summary(
+    summary = samples.summarise(
         series([0, 1, 2, 3, 7], [0] * 5, process_cores=cores, gpu_percent=gpu), 0
     )
     assert summary["process_zero_share"] == pytest.approx(2 / 7)
@@ -46,7 +46,7 @@ def test_energy_is_the_difference_of_the_counter_over_a_phase():
     counter = [0, 100, 250, UNKNOWN, 650]
     rows = series([0, 1, 2, 3, 4], [-1, 0, 0, 1, 1], gpu_energy_joules=counter)
     for phase, joules in ((0, 250), (1, 400), (None, 650)):
-        assert samples.summary(rows, phase)["gpu_energy_joules"] == pytest.approx(joules)
+        assert samples.summarise(rows, phase)["gpu_energy_joules"] == pytest.approx(joules)
 
 
 def test_a_phase_that_is_entered_again_is_one_phase():
@@ -57,7 +57,7 @@ def test_a_phase_that_is_entered_again_is_one_phase():
         gpu_energy_joules=[0, 10, 100, 190, 200, 210, 300],
         memory_mb=[900, 1, 800, 800, 3, 2, 900],
     )
-    summary = samples.summary(rows, 0)
+    summary = samples.summarise(rows, 0)
     assert summary["process_percent"] == 1
     assert (summary["gpu_energy_joules"], summary["memory_peak_mb"]) == (10 + 10 + 10, 3)
 
@@ -67,9 +67,9 @@ def test_utilisation_of_the_gpu_leaves_out_the_time_before_the_phase():
     phase = np.where(seconds > 1, 1, 0)
     # NVML's window of a second: in phase 1, with 80 %, it still includes phase 0 for a while.
     rows = series(seconds, phase, gpu_percent=np.where(seconds < 2, 30, 80))
-    assert samples.summary(rows, 1)["gpu_percent_q1"] == 80
+    assert samples.summarise(rows, 1)["gpu_percent_q1"] == 80
     short = {name: values[:7] for name, values in rows.items()}
-    assert samples.summary(short, 1)["gpu_percent"] is None
+    assert samples.summarise(short, 1)["gpu_percent"] is None
     into = [*np.arange(0, 1.01, 0.25), *np.arange(0.25, 2.01, 0.25)]
     np.testing.assert_allclose(samples.seconds_into_phase(rows), into)
 
@@ -78,7 +78,7 @@ def test_utilisation_of_the_gpu_leaves_out_the_time_before_the_phase():
 def test_unknown_values_are_none(phase):
     for seconds in ([0.0, 0.1, 0.2], []):
         rows = series(seconds, np.zeros(len(seconds), int))
-        assert set(samples.summary(rows, phase).values()) == {None}
+        assert set(samples.summarise(rows, phase).values()) == {None}
 
 
 def busy(seconds: float) -> None:
@@ -103,7 +103,7 @@ def test_a_busy_loop_and_a_sleep():
     working, asleep = sampler.summary("busy"), sampler.summary("asleep")
     # Together, the shares of a core are the thread's whole time.
     inside = rows["phase"] == 0
-    used = np.sum((rows["process_cores"] * samples.intervals(rows))[inside])
+    used = np.sum((rows["process_cores"] * samples.sample_seconds(rows))[inside])
     assert used == pytest.approx(0.6, rel=0.1)
     assert rows["process_percent"][1:] == pytest.approx(50 * rows["process_cores"][1:])
     assert working["process_zero_share"] < 0.5 < asleep["process_zero_share"]
@@ -132,7 +132,7 @@ def test_the_sampling_itself_is_not_the_process():
         for _ in range(4):
             sampler.sample()
     rows = sampler.series()
-    used = np.nansum(rows["process_cores"] * samples.intervals(rows))
+    used = np.nansum(rows["process_cores"] * samples.sample_seconds(rows))
     assert sampler.own_seconds >= 0.3 and used < 0.02
 
 
@@ -142,7 +142,7 @@ def test_the_thread_ends_when_the_block_raises():
         assert threading.active_count() == before + 1
         raise KeyError
     assert threading.active_count() == before
-    assert sampler.series()["phase"][-1] == samples.OUTSIDE
+    assert sampler.series()["phase"][-1] == samples.NO_PHASE
 
 
 def sampled() -> tuple[Sampler, dict[str, np.ndarray]]:

@@ -23,7 +23,9 @@ class Machine:
         return seconds * (10 if len(self.calls) == 1 else 1)
 
     def block(self, block_seconds: float) -> dict[str, float]:
-        return time_epoch.block(self, time_epoch.calibrated(self, self.costs[0], block_seconds))
+        return time_epoch.run_block(
+            self, time_epoch.calibrate_block(self, self.costs[0], block_seconds)
+        )
 
 
 @pytest.mark.parametrize("block_seconds", [1e-3, 0.3])
@@ -50,4 +52,4 @@ def test_a_long_epoch_is_not_run_to_its_end():
 
 def test_values_are_the_median_and_the_quartiles():
     blocks = [{"seconds_per_epoch": float(value)} for value in (5, 1, 2, 3, 4)]
-    assert list(time_epoch.values(blocks, 30).values()) == [3.0, 2.0, 4.0, 10.0]
+    assert list(time_epoch.epoch_columns(blocks, 30).values()) == [3.0, 2.0, 4.0, 10.0]

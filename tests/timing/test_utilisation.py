@@ -16,7 +16,7 @@ class Machine:
         self.levels, self.others, self.unit = iter(levels), 0.0, 1
 
     def __call__(self):
-        return processes.Clock(self.seconds, self.process, self.machine)
+        return processes.CpuReading(self.seconds, self.process, self.machine)
 
     def run(self, batch_size, steps):
         self.seconds += 0.5 * steps
@@ -48,11 +48,11 @@ def test_a_disturbed_training_is_repeated_and_flagged_where_that_does_not_help(
         done = utilisation.train(machine, sampler, 8, 2, settings)
     expected = {"steps": 4, "seconds": 2.0, "disturbed": disturbed, "repeats": repeats}
     assert done == expected and not list(machine.levels)
-    used = sampler.summary((utilisation.TRAINING, 8))
+    used = sampler.summary((utilisation.TRAINING_PHASE, 8))
     assert used["foreign_cores"] == pytest.approx(levels[-1])
     assert used["process_percent"] == pytest.approx(100, rel=0.05)  # less the sampling itself
 
-    samples = utilisation.series(sampler)
+    samples = utilisation.sample_lists(sampler)
     busy = 100 * (1 + levels[-1]) / psutil.cpu_count()
     assert samples["machine_percent"][-2] == pytest.approx(busy, rel=1e-3)
     spans = np.diff(samples["seconds"], prepend=0.0)

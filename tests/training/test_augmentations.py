@@ -24,14 +24,14 @@ def photographs(count=5, size=40, dtype=np.uint8):
 def test_the_copy_is_the_upper_left_four_fifths_of_the_image():
     """As the document makes it with Pillow: resize((250, 250)), crop((0, 0, 200, 200))."""
     images = photographs(size=200)
-    result = augmentations.stretched(images)
+    result = augmentations.stretched_images(images)
     assert (result.shape, result.dtype) == (images.shape, images.dtype)
     for image, copy in zip(images, result, strict=True):
         stretched = Image.fromarray(image).resize((250, 250), Image.Resampling.BICUBIC)
         expected = np.asarray(stretched.crop((0, 0, 200, 200))).astype(int)
         assert np.abs(copy.astype(int) - expected).max() <= 1
     floats = photographs(dtype=np.float32)
-    result = augmentations.stretched(floats)
+    result = augmentations.stretched_images(floats)
     assert result.dtype == np.float32
     np.testing.assert_allclose(result[:, 0, 0], floats[:, 0, 0], atol=0.02)
 
@@ -39,12 +39,12 @@ def test_the_copy_is_the_upper_left_four_fifths_of_the_image():
 def test_crop_doubles_the_set_and_nothing_else_does():
     images, labels = photographs(), np.arange(5)
     given = Examples(images, labels, 1 / 255)
-    twice = augmentations.extended("crop", given)
+    twice = augmentations.extended_examples("crop", given)
     np.testing.assert_array_equal(twice.images[:5], images)
-    np.testing.assert_array_equal(twice.images[5:], augmentations.stretched(images))
+    np.testing.assert_array_equal(twice.images[5:], augmentations.stretched_images(images))
     assert twice.labels.tolist() == [*range(5), *range(5)] and twice.scale == 1 / 255
     for other in ("none", "random"):
-        assert augmentations.extended(other, given) is given
+        assert augmentations.extended_examples(other, given) is given
 
 
 @pytest.mark.slow
@@ -52,7 +52,7 @@ def test_random_changes_are_new_each_time_and_fixed_by_the_seed():
     images = photographs(dtype=np.float32)
 
     def twice(seed):
-        layer = augmentations.layer("random", seed)
+        layer = augmentations.random_layer("random", seed)
         return [np.asarray(layer(images, training=True)) for _ in range(2)]
 
     first, second = twice(3)
@@ -71,5 +71,5 @@ def test_an_epoch_has_the_updates_of_its_examples(results, augmentation):
     one = Training(TrainingRun(results, names.run_name(factors)))
     examples = len(one.run.data.labels("train"))
     expected = 2 * examples if augmentation == "crop" else examples
-    assert (one.examples, one.course.steps(0)) == (expected, -(-expected // 8))
+    assert (one.examples, one.course.epoch_updates(0)) == (expected, -(-expected // 8))
     assert one.fit().status == "finished"

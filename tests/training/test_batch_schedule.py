@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from batchscope.datasets import Examples
-from batchscope.datasets.prepared import Learned
+from batchscope.datasets.prepared import TaskInfo
 from batchscope.study import names, tasks
 from batchscope.study.batch_phases import Course
 from batchscope.training import optimizers, step_loop
@@ -24,11 +24,11 @@ def trained(factors, images, targets):
     model = keras.Sequential([keras.Input(images.shape[1:]), keras.layers.Dense(1, use_bias=False)])
     model.set_weights([np.zeros((images.shape[1], 1), np.float32)])
     course = Course(factors, len(images))
-    optimizer = optimizers.make_optimizer(factors, optimizers.schedule(factors, course))
+    optimizer = optimizers.make_optimizer(factors, optimizers.make_schedule(factors, course))
     size, offset = (tf.Variable(item, dtype=tf.int32) for item in (factors["batch_size"], 0))
     batches = step_loop.Batches(size, offset=offset)
-    learned = Learned(tasks.REGRESSION, deviations=(1.0,))
-    examples = Examples(images, targets[:, None], 1.0, learned)
+    task_info = TaskInfo(tasks.REGRESSION, deviations=(1.0,))
+    examples = Examples(images, targets[:, None], 1.0, task_info)
     loop = step_loop.StepLoop(model, optimizer, examples, batches)
     for epoch in range(factors["epochs"]):
         order, start, totals = step_loop.epoch_order(0, epoch, len(images)), 0, step_loop.Totals()
@@ -42,9 +42,9 @@ def trained(factors, images, targets):
 def by_hand(factors, images, targets):
     """The same by numpy, batch after batch by the definition of the phases."""
     course, weights, update = Course(factors, len(images)), np.zeros(images.shape[1]), 0
-    changes = course.rates()
+    changes = course.rate_changes()
     for epoch in range(factors["epochs"]):
-        order, used = step_loop.epoch_order(0, epoch, len(images)), course.used(epoch)
+        order, used = step_loop.epoch_order(0, epoch, len(images)), course.example_positions(epoch)
         for start, stop in zip(used, used[1:], strict=False):
             rate = factors["learning_rate"] * [item for at, item in changes if at <= update][-1]
             batch = order[start:stop]
@@ -89,7 +89,7 @@ def test_a_rising_batch_size_has_the_risk_of_a_falling_rate():
         given = {**RISING, "learning_rate": 0.02, "epochs": 1, "largest_batch_size": largest}
         factors = names.parse_run(run_name(**given))
         course, risk = Course(factors, 4096), 10.0
-        changes, sizes = course.rates(), np.diff(course.used(0))
+        changes, sizes = course.rate_changes(), np.diff(course.example_positions(0))
         for update, size in enumerate(sizes):
             rate = factors["learning_rate"] * [item for at, item in changes if at <= update][-1]
             risk = risk * ((1 - 2 * rate) ** 2 + 44 * rate**2 / size) + 40 * rate**2 / size

@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from batchscope.core.errors import UserError
 from batchscope.datasets import Examples
-from batchscope.datasets.prepared import Learned
-from batchscope.measures.branches import critical_factor
+from batchscope.datasets.prepared import TaskInfo
+from batchscope.measures.branches import critical_multiple
 from batchscope.study import tasks
 from batchscope.study.names import parse_run
 from batchscope.study.registry import MEASURES
@@ -25,8 +25,8 @@ def stem(images, targets, truth, **factors):
     factors = parse_run(run_name(**factors))
     model = keras.Sequential([keras.Input(images.shape[1:]), keras.layers.Dense(1, use_bias=False)])
     model.set_weights([np.zeros((images.shape[1], 1), np.float32)])
-    learned = Learned(tasks.REGRESSION, deviations=(1.0,))
-    examples = Examples(images, targets[:, None], 1.0, learned)
+    task_info = TaskInfo(tasks.REGRESSION, deviations=(1.0,))
+    examples = Examples(images, targets[:, None], 1.0, task_info)
     batches, optimizer = Batches(factors["batch_size"]), optimizers.make_optimizer(factors)
     loop = StepLoop(model, optimizer, examples, batches)
 
@@ -59,7 +59,7 @@ def test_updates_are_those_by_hand_and_nothing_moves(optimizer):
     result = Branches(*left, window).losses(following, 0.02)
     for value, variable in zip(before, variables, strict=True):
         np.testing.assert_array_equal(value, variable.numpy())
-    for factor, loss in zip(window.factors, result, strict=True):
+    for factor, loss in zip(window.multiples, result, strict=True):
         weights, moments = before[0][:, 0].astype(float), [np.zeros(3)] * 2
         if optimizer == "adam":
             slots = {item.name: item.numpy() for item in adam.variables}
@@ -108,7 +108,7 @@ def test_known_risks_of_a_noisy_quadratic():
     means, errors = np.mean(losses, axis=0), np.std(losses, axis=0, ddof=1) / np.sqrt(60)
     known = [expected(factor) for factor in (1, 2, 4, 8, 16)]
     assert np.all(np.abs(means - known) < 4 * errors)
-    critical = [critical_factor([1, 2, 4, 8, 16], item, tolerance) for item in (means, known)]
+    critical = [critical_multiple([1, 2, 4, 8, 16], item, tolerance) for item in (means, known)]
     assert critical[0] == critical[1] and 1 < critical[1] < 16
 
 
@@ -127,7 +127,7 @@ def test_half_of_the_progress_is_kept_at_the_noise_over_the_loss():
 
     sizes = [2 ** (power / 4) for power in range(-32, 29)]
     losses = [after(size) for size in sizes]
-    result = critical_factor(sizes, losses, (loss - losses[0]) / 2)
+    result = critical_multiple(sizes, losses, (loss - losses[0]) / 2)
     assert result == pytest.approx(noise / loss, rel=0.2)
 
 
@@ -151,7 +151,7 @@ def test_a_branch_that_diverges_has_no_loss():
     ],
 )
 def test_critical_factor(losses, expected):
-    assert critical_factor([1, 2, 4], losses, 0.1) == expected
+    assert critical_multiple([1, 2, 4], losses, 0.1) == expected
 
 
 def test_a_batch_larger_than_the_training_set_is_refused():

@@ -60,7 +60,7 @@ def test_wherever_calls_are_cut_the_bits_are_the_same():
 
 
 def test_it_takes_no_examples_from_the_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr(memory_limits, "_LARGEST_ARRAY", 0.0)
+    monkeypatch.setattr(memory_limits, "_ARRAY_SHARE", 0.0)
     result = examples()
     np.save(tmp_path / "images.npy", result.images)
     images = np.lib.format.open_memmap(tmp_path / "images.npy", mode="r")

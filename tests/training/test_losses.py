@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from batchscope.datasets import Examples, Learned
+from batchscope.datasets import Examples, TaskInfo
 from batchscope.training import losses, scoring, trajectory
 
 SHAPE = (2, 2, 1)
@@ -52,8 +52,8 @@ def test_several_sets_of_examples_in_one_call_have_the_same_bits():
     model = chain(keras.layers.Dropout(0.5), layer)
     sets = [Examples(*examples(n, seed=n), 1 / 16) for n in (23, 5, 40)]
     first = losses.Objective(model, sets[0], chunk=7, noinline=True)
-    objectives = [first, *(first.over(item) for item in sets[1:])]
-    evaluate = losses.together(objectives)
+    objectives = [first, *(first.with_examples(item) for item in sets[1:])]
+    evaluate = losses.joint_evaluation(objectives)
     alone = losses.Objective(model, sets[2], chunk=7)
     assert objectives[2].evaluate() == alone.evaluate()
     for _ in range(2):
@@ -70,7 +70,7 @@ def test_a_row_of_a_trajectory_is_of_the_fixed_subset_and_the_other_splits():
     data = SimpleNamespace(examples=lambda split: Examples(*sets[split], 1 / 16))
     model = softmax_regression()
     validation = losses.Objective(model, data.examples("validation"))
-    row = trajectory.evaluator(validation, data)()
+    row = trajectory.make_evaluator(validation, data)()
     images, labels = sets["train"]
     chosen = trajectory.fixed_subset(len(labels))
     expected = {"train": (images[chosen], labels[chosen]), **dict(list(sets.items())[1:])}
@@ -195,7 +195,7 @@ CATEGORICAL = ends(3, "softmax", keras.layers.Softmax())
 @pytest.mark.parametrize("binary", [True, False], ids=["binary", "categorical"])
 def test_a_saturated_loss_is_not_clipped(binary, kind, graph):
     model = saturated(BINARY[kind], 1) if binary else saturated(CATEGORICAL[kind], 3)
-    per_example = scoring.for_task(Learned()).examples
+    per_example = scoring.for_task(TaskInfo()).score_examples
 
     def both(labels, images):
         return per_example(labels, model(images))

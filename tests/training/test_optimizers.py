@@ -18,12 +18,14 @@ def built(**factors):
     return optimizers.make_optimizer(names.parse_run(run_name(**factors)))
 
 
-@pytest.mark.parametrize("name", optimizer_constants.CONSTANTS)
+@pytest.mark.parametrize("name", optimizer_constants.DEFAULT_CONSTANTS)
 def test_constants_are_those_of_keras_where_none_is_given(name):
     own = built(optimizer=name)
     of_keras = inspect.signature(type(own).__init__).parameters
-    has = {item for item in optimizer_constants.NAMES if item in of_keras} - {"weight_decay"}
-    stated = dict(optimizer_constants.CONSTANTS[name])
+    has = {item for item in optimizer_constants.CONSTANT_NAMES if item in of_keras} - {
+        "weight_decay"
+    }
+    stated = dict(optimizer_constants.DEFAULT_CONSTANTS[name])
     assert (of_keras["weight_decay"].default or 0) == stated.pop("weight_decay", 0)
     assert stated == {item: of_keras[item].default for item in has}
     (kind,) = (item for item in dir(keras.optimizers) if item.lower() == type(own).__name__.lower())
@@ -118,7 +120,7 @@ def test_rates_rise_with_the_warm_up_and_fall_to_zero_at_the_horizon(schedule, g
         run_name(**{"learning_rate": 0.1, "epochs": 4, "schedule": schedule, **given})
     )
     five = 5 * factors["batch_size"]  # examples of five updates
-    rates = optimizers.schedule(factors, Course(factors, five))
+    rates = optimizers.make_schedule(factors, Course(factors, five))
     result = [float(rates(update)) for update in range(21)]
     left = 20 - len(rise)
     expected = rise + [top * FALLS[schedule](update / left) for update in range(left + 1)]
@@ -130,4 +132,4 @@ def test_rates_rise_with_the_warm_up_and_fall_to_zero_at_the_horizon(schedule, g
         in_graph.apply([keras.ops.ones(())], [variable])
         assert before - float(variable.numpy()) == pytest.approx(expected[update], rel=1e-4)
     constant = names.parse_run(run_name())
-    assert optimizers.schedule(constant, Course(constant, five)) is None
+    assert optimizers.make_schedule(constant, Course(constant, five)) is None

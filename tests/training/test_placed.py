@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from batchscope.datasets import Examples
 from batchscope.host import memory_limits
-from batchscope.training import losses, placed
+from batchscope.training import graph_examples, losses
 
 COUNT, SHAPE = 23, (6, 6, 1)
 
@@ -24,7 +24,7 @@ def examples(tmp_path) -> Examples:
 @pytest.fixture
 def on_disk(monkeypatch):
     """Lets no array be held from now on."""
-    return lambda: monkeypatch.setattr(memory_limits, "_LARGEST_ARRAY", 0.0)
+    return lambda: monkeypatch.setattr(memory_limits, "_ARRAY_SHARE", 0.0)
 
 
 @pytest.fixture
@@ -36,16 +36,16 @@ def model() -> keras.Model:
 
 
 def test_what_is_small_or_not_mapped_is_held(examples, on_disk):
-    assert not placed.stays_on_disk(examples.images)
+    assert not graph_examples.stays_on_disk(examples.images)
     on_disk()
-    assert placed.stays_on_disk(examples.images)
-    assert not placed.stays_on_disk(np.array(examples.images))
-    assert not placed.stays_on_disk(tf.constant(examples.images))
+    assert graph_examples.stays_on_disk(examples.images)
+    assert not graph_examples.stays_on_disk(np.array(examples.images))
+    assert not graph_examples.stays_on_disk(tf.constant(examples.images))
 
 
 def test_rows_in_a_graph(examples, on_disk):
     on_disk()
-    images_of = placed.rows_of(examples.images)
+    images_of = graph_examples.row_reader(examples.images)
     graph = tf.function(images_of, input_signature=[tf.TensorSpec([None], tf.int32)])
     assert graph.get_concrete_function().structured_outputs.shape.as_list() == [None, *SHAPE]
     for chosen in ([3], [22, 0, 0, 5], []):
@@ -58,7 +58,9 @@ def test_each_use_of_an_objective_has_the_same_bits(examples, model, on_disk):
     def numbers(objective: losses.Objective) -> list:
         weights = objective.weights()
         loss, gradient = objective.loss_and_gradient(weights)
-        together = losses.together([objective, objective.over(examples.rows(np.arange(4)))])
+        together = losses.joint_evaluation(
+            [objective, objective.with_examples(examples.rows(np.arange(4)))]
+        )
         return [
             loss,
             *gradient,
@@ -70,5 +72,5 @@ def test_each_use_of_an_objective_has_the_same_bits(examples, model, on_disk):
     held = numbers(losses.Objective(model, examples, chunk=10, noinline=True))
     on_disk()
     mapped = losses.Objective(model, examples, chunk=10, noinline=True)
-    assert len(mapped._chunks) == 3 and not mapped._chunks._held
+    assert len(mapped._chunks) == 3 and not mapped._chunks._tensors
     assert numbers(mapped) == held

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from batchscope.datasets import Examples, Learned, model_inputs
+from batchscope.datasets import Examples, TaskInfo, model_inputs
 from batchscope.study import names
 from batchscope.training import losses, models, optimizers, scoring, step_loop
 from digit_runs import run_name
@@ -40,10 +40,11 @@ def test_layers_and_outputs_have_half_the_width_and_weights_and_losses_keep_thei
     assert {str(weight.dtype) for weight in model.trainable_variables} == {"float32"}
     assert keras.config.dtype_policy().name == "float32"  # of what is built next
     assert all(map(np.array_equal, built("float32").get_weights(), model.get_weights()))
-    outputs = model(losses.scaled(EXAMPLES.images, 1 / 16))
+    outputs = model(losses.scaled_images(EXAMPLES.images, 1 / 16))
     assert scoring.logits(outputs).dtype == tf.float32
     assert (
-        scoring.for_task(Learned()).examples(tf.zeros(40, tf.int32), outputs)[0].dtype == tf.float32
+        scoring.for_task(TaskInfo()).score_examples(tf.zeros(40, tf.int32), outputs)[0].dtype
+        == tf.float32
     )
     penalties = {"kernel_regularizer": "l2", "activity_regularizer": keras.regularizers.L1(0.5)}
     model = keras.Sequential(

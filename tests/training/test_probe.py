@@ -49,7 +49,7 @@ def test_updates_are_timed_without_a_change_of_weights(diabetes):
 
 def test_what_is_learned_is_told_from_what_is_not(wine):
     """Labels that are drawn at random are not learned, however low the training loss is."""
-    assert built(wine).learns(0.003, 16, [20, 40])
+    assert built(wine).is_better_than_constant(0.003, 16, [20, 40])
     train = wine.examples("train")
     random = np.random.default_rng(0).permutation(train.labels)
 
@@ -58,14 +58,14 @@ def test_what_is_learned_is_told_from_what_is_not(wine):
             result = super().examples(split)
             return replace(result, labels=random) if split == "train" else result
 
-    assert not built(Random(wine.folder, wine.record)).learns(0.003, 16, [20, 40])
+    assert not built(Random(wine.folder, wine.record)).is_better_than_constant(0.003, 16, [20, 40])
 
 
 def test_a_network_with_constant_outputs_learned_nothing(wine):
     network = built(wine)
     network.model.layers[-1].kernel.assign(np.zeros((128, 3)))
     network = probe.Probe(network.model, wine, {"optimizer": "sgd"})
-    assert not network.learns(0.01, 16, [0])
+    assert not network.is_better_than_constant(0.01, 16, [0])
 
 
 def test_numbers_of_an_example_are_the_outputs_of_its_layers():

@@ -37,7 +37,7 @@ def test_same_seed_gives_the_same_bits_wherever_the_chunks_are_cut(dropout_run, 
 def test_examples_that_stay_on_the_disk_give_the_same_bits(dropout_run, again):
     results, run, model = dropout_run
     program = (
-        "import sys; from batchscope.host import memory_limits; memory_limits._LARGEST_ARRAY = 0.0;"
+        "import sys; from batchscope.host import memory_limits; memory_limits._ARRAY_SHARE = 0.0;"
         "from batchscope.cli import entry; entry.main(sys.argv[1:])"
     )
     done = forked(program, *("train", "--results", again, "--run", run, "--model-file", model))
@@ -72,7 +72,7 @@ import os, signal, sys
 from batchscope.cli import entry, steps
 
 owner, name, calls, *words = sys.argv[1:]
-left, start = int(calls), steps.start
+left, start = int(calls), steps.start_tensorflow
 
 def start_to_die(factors):
     start(factors)
@@ -91,7 +91,7 @@ def start_to_die(factors):
 
     setattr(place, name, dying)
 
-steps.start = start_to_die
+steps.start_tensorflow = start_to_die
 entry.main(words)
 """
 PAUSE_IN_THE_FIRST_EPOCH = ("Training", "_pause", "4")  # every 1 or 2 steps; an epoch has 11

@@ -10,7 +10,7 @@ import pytest
 import sklearn.metrics
 import tensorflow as tf
 
-from batchscope.datasets import Examples, Learned
+from batchscope.datasets import Examples, TaskInfo
 from batchscope.study import tasks
 from batchscope.training import losses, scoring, step_loop
 
@@ -30,11 +30,11 @@ def model(units=2, activation="linear"):
 
 
 def numbers():
-    return Examples(ROWS, NUMBERS, 1.0, Learned(tasks.REGRESSION, DEVIATIONS))
+    return Examples(ROWS, NUMBERS, 1.0, TaskInfo(tasks.REGRESSION, DEVIATIONS))
 
 
 def labels():
-    return Examples(ROWS, NAMED, 1.0, Learned(tasks.MULTI_LABEL))
+    return Examples(ROWS, NAMED, 1.0, TaskInfo(tasks.MULTI_LABEL))
 
 
 def test_errors_are_those_of_scikit_learn_in_the_targets_own_units():
@@ -81,7 +81,7 @@ def loss_of_a_step(network, examples):
     ids=["classes", "one output", "labels"],
 )
 def test_losses_are_those_of_keras(units, task, targets, for_keras, of_keras):
-    examples = Examples(ROWS, targets, 1.0, Learned(task))
+    examples = Examples(ROWS, targets, 1.0, TaskInfo(task))
     expected = float(of_keras(from_logits=True)(for_keras, model(units)(ROWS)))
     assert losses.Objective(model(units), examples).evaluate()[0] == pytest.approx(
         expected, rel=1e-5
@@ -92,8 +92,8 @@ def test_losses_are_those_of_keras(units, task, targets, for_keras, of_keras):
 def test_the_loss_of_a_sequence_is_the_mean_over_its_tokens():
     tokens = CLASSES.reshape(10, 5)
     outputs = tf.constant(RANDOM.normal(size=(10, 5, 3)), tf.float32)
-    scored = scoring.for_task(Learned(tasks.CLASSIFICATION))
-    result, _ = scored.examples(tf.constant(tokens), outputs)
+    scored = scoring.for_task(TaskInfo(tasks.CLASSIFICATION))
+    result, _ = scored.score_examples(tf.constant(tokens), outputs)
     keras_loss = keras.losses.CategoricalCrossentropy(from_logits=True)
     expected = keras_loss(np.eye(3, dtype=np.float32)[tokens], outputs)
     assert float(tf.reduce_mean(result)) == pytest.approx(float(expected), rel=1e-5)
@@ -102,7 +102,7 @@ def test_the_loss_of_a_sequence_is_the_mean_over_its_tokens():
 def test_a_target_without_spread_has_no_share_in_r2():
     constant = NUMBERS.copy()
     constant[:, 1] = 2.0
-    examples = Examples(ROWS, constant, 1.0, Learned(tasks.REGRESSION, DEVIATIONS))
+    examples = Examples(ROWS, constant, 1.0, TaskInfo(tasks.REGRESSION, DEVIATIONS))
     network = model()
     _, result = losses.Objective(network, examples).evaluate()
     expected = sklearn.metrics.r2_score(NUMBERS[:, 0], network(ROWS).numpy()[:, 0])
@@ -122,7 +122,7 @@ def test_several_labels_have_a_binary_cross_entropy_and_micro_f1(activation):
 
 
 def test_nothing_named_where_nothing_is_true_is_no_division_by_zero():
-    scored = scoring.for_task(Learned(tasks.MULTI_LABEL))
+    scored = scoring.for_task(TaskInfo(tasks.MULTI_LABEL))
     assert scored.metrics([0, 0, 0], NAMED) == {"f1": 0.0}
 
 

@@ -65,6 +65,6 @@ def test_an_embedding_has_a_dense_gradient():
     table, rows = tf.Variable(tf.ones((5, 2))), tf.constant([1, 1, 3])
     with tf.GradientTape() as tape:
         picked = tf.reduce_sum(tf.gather(table, rows))
-    (result,) = losses.dense([tape.gradient(picked, table)])
+    (result,) = losses.dense_gradients([tape.gradient(picked, table)])
     assert result.numpy().tolist() == [[0, 0], [2, 2], [0, 0], [1, 1], [0, 0]]
-    assert losses.dense([None]) == [None]
+    assert losses.dense_gradients([None]) == [None]

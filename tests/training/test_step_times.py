@@ -20,6 +20,6 @@ CORE = {"learning_rate": 1e20, "optimizer": "sgd", "epochs": 1, "seed": 0, "batc
     ],
 )
 def test_every_kind_of_example_is_timed(model, look, monkeypatch):
-    monkeypatch.setattr(step_times, "_SECONDS", 0.001)
+    monkeypatch.setattr(step_times, "_MIN_SECONDS", 0.001)
     frozen = {name: factor.default for name, factor in run_factors.FACTORS.items()}
-    assert 0 < step_times.seconds({**frozen, **CORE, "model": model}, look, None) < 60
+    assert 0 < step_times.step_seconds({**frozen, **CORE, "model": model}, look, None) < 60

@@ -173,8 +173,8 @@ def test_batch_normalisation_moves_once_per_micro_batch():
 
         return evaluate
 
-    scores = SimpleNamespace(shape=(), type=tf.int64)
-    built = update_methods.accumulated(evaluation, tf.range(3), 2, [], scores)
+    scores = SimpleNamespace(sum_shape=(), sum_type=tf.int64)
+    built = update_methods.accumulated_evaluation(evaluation, tf.range(3), 2, [], scores)
     _, counted, _ = tf.function(built, autograph=False)()
     assert counted == 3
     # From 0 half of the way to 2, the mean of the first micro-batch, and half of that to 5.

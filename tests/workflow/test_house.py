@@ -161,7 +161,7 @@ def test_cheap_rules_depend_on_all_code_that_they_run():
                 importlib.import_module(module.name)
             loaded = [sys.modules[name] for name in sys.modules if name.startswith("batchscope.")]
             used = {Path(module.__file__) for module in loaded}
-            code = {Path(path).resolve() for path in project_files.code_of(package)}
+            code = {Path(path).resolve() for path in project_files.code_files(package)}
             assert used <= code
             assert len(used) > 10 and len(code) < len(list(LIBRARY.rglob("*.py")))
     finally:

@@ -21,7 +21,7 @@ READING = TABLES | {"pandas", "scipy", "sklearn", "jinja2", "snakemake", "torch"
 THINGS = {
     "the registry of figures": (
         "from batchscope import figures; from batchscope.study import figure_checks;"
-        "figure_checks.available(['evaluate']); "
+        "figure_checks.default_figures(['evaluate']); "
         "figures.FIGURES['time'].caption",
         {"pandas", "matplotlib", "scipy"},
     ),
@@ -36,7 +36,7 @@ THINGS = {
     ),
     # NumPy comes with the paths of the records; it is a tenth of a second.
     "the Snakefile": (
-        "from batchscope.rules import study, targets; study.called(['config.yaml'], {})",
+        "from batchscope.rules import study, targets; study.study_of_call(['config.yaml'], {})",
         READING | {"PIL"},
     ),
     **{

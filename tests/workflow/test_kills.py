@@ -111,7 +111,7 @@ def test_the_same_command_continues(tmp_path):
 
     for file in files.values():
         file.unlink()
-    temporary = results / f".a.{disk._machine()}-{DEAD}-abcdefgh.tmp"
+    temporary = results / f".a.{disk._machine_digest()}-{DEAD}-abcdefgh.tmp"
     temporary.touch()  # of a process that was killed
     project.run(folder)
     assert not temporary.exists() and (results / "report.html").exists()

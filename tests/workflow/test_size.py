@@ -5,9 +5,10 @@ import pytest
 from project import ROOT
 
 MAX_LINES = {
-    "workflow": 37141,
+    # Whole sentences and full names take more lines than short ones; the statements are the same.
+    "workflow": 37792,
     # Damaged files, killed processes and groups on a real cluster need a test each.
-    "tests": 27167,
+    "tests": 27234,
 }
 
 

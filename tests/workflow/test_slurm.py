@@ -141,7 +141,7 @@ def submitted(folder: Path, *options: str) -> list[dict[str, str]]:
 
 
 def _note_kill(results: Path, run: str, limit_mb: float) -> None:
-    note = paths.run_folder(results, run) / memory_limits.NOTE
+    note = paths.run_folder(results, run) / memory_limits.KILL_NOTE
     note.parent.mkdir(parents=True)
     note.write_text(json.dumps({"limit_mb": limit_mb}))
 

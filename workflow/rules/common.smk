@@ -5,7 +5,7 @@ import sys
 sys.path.insert(0, f"{workflow.basedir}/workflow")
 
 from batchscope.core import project_files
-from batchscope.host import allocation, fork_server
+from batchscope.host import fork_server, group_job
 from batchscope.rules import inputs, resources, session, study, targets
 from batchscope.study.names import COMMAND_PATTERN as COMMAND
 from batchscope.study.registry import MEASURES, TIMINGS
@@ -25,8 +25,8 @@ session.prepare_environment(
 CLUSTER = workflow.remote_exec or (workflow.nodes is not None and "gpu" in GIVEN)
 # --configfile replaces the default study. There is no `configfile:` here, since Snakemake merges
 # both, and names no line of an invalid file.
-STUDY = study.called(workflow.configfiles, workflow.config_settings.config, CLUSTER)
-CONFIG = inputs.literal(STUDY.config_path)  # as an input; commands have the path itself
+STUDY = study.study_of_call(workflow.configfiles, workflow.config_settings.config, CLUSTER)
+CONFIG = inputs.safe_path(STUDY.config_path)  # as an input; commands have the path itself
 PARAMS = {"config": lambda wildcards: STUDY.config_path, "scale": STUDY.scale}
 ENVIRONMENT = inputs.environment(workflow.basedir)
 
@@ -57,7 +57,7 @@ def start_fork_server():
 
 
 if workflow.remote_exec:
-    allocation.run_group(workflow, [RUNS, TIMING], start_fork_server)
+    group_job.run_by_one_process(workflow, [RUNS, TIMING], start_fork_server)
 
 
 onstart:

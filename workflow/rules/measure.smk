@@ -8,14 +8,14 @@ for ENTRY in MEASURES.values():
             ENTRY.name
         input:
             # A run's record is written last: it stands for all files of the run.
-            *inputs.measured_records(ENTRY),
+            *inputs.records_of_runs(ENTRY),
             **inputs.snapshots(STUDY, ENTRY),
             **({"model": ancient(MODEL)} if ENTRY.data else {}),
         output:
-            *inputs.files_of(ENTRY)[1:],
-            record=inputs.record_of(ENTRY),
+            *inputs.result_files(ENTRY)[1:],
+            record=inputs.record_path(ENTRY),
         log:
-            inputs.log_of(ENTRY),
+            inputs.log_file(ENTRY),
         group:
             RUNS
         conda:
@@ -27,4 +27,4 @@ for ENTRY in MEASURES.values():
             ENTRY.version,
         shell:
             # Evaluated when a job runs, when ENTRY is the last of all.
-            inputs.command_of(locals().get("rule", ENTRY.name))
+            inputs.step_command(locals().get("rule", ENTRY.name))

@@ -16,7 +16,7 @@ rule complete:
     An input costs Snakemake a checksum for each output of its job, and tables are many outputs.
     """
     input:
-        lambda wildcards: inputs.records(STUDY, wildcards.experiment),
+        lambda wildcards: inputs.table_sources(STUDY, wildcards.experiment),
     output:
         "results/studies/{study}/{experiment}/complete.txt",
     log:
@@ -43,7 +43,7 @@ rule tabulate:
     params:
         **PARAMS,
         # What the tables read of the configuration besides the names of records.
-        followed=lambda wildcards: inputs.followed(STUDY, wildcards.experiment),
+        followed=lambda wildcards: inputs.configuration_parts(STUDY, wildcards.experiment),
     shell:
         "python workflow/run.py tabulate --config {params.config:q} --scale {params.scale:q}"
         " --experiment {wildcards.experiment:q}"
@@ -53,7 +53,7 @@ rule tabulate:
 rule claims:
     """Test the claims of the study's documents."""
     input:
-        tables=inputs.claimed_tables(STUDY),
+        tables=inputs.tables_of_claims(STUDY),
         config=CONFIG,
         code=inputs.TABLE_CODE,
     output:

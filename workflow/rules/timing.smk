@@ -2,7 +2,7 @@
 
 for ENTRY in TIMINGS.values():
 
-    RECORD, *FOLDERS = inputs.files_of(ENTRY)
+    RECORD, *FOLDERS = inputs.result_files(ENTRY)
 
     rule:
         """Time a training's configuration, or a sweep."""
@@ -15,8 +15,8 @@ for ENTRY in TIMINGS.values():
             *map(directory, FOLDERS),
             record=RECORD,
         log:
-            inputs.log_of(ENTRY),
-        priority: resources.turn(ENTRY.name)
+            inputs.log_file(ENTRY),
+        priority: resources.timing_priority(ENTRY.name)
         group:
             TIMING
         conda:
@@ -34,4 +34,4 @@ for ENTRY in TIMINGS.values():
             ENTRY.version,
         shell:
             # Evaluated when a job runs, when ENTRY is the last of all.
-            inputs.command_of(locals().get("rule", ENTRY.name))
+            inputs.step_command(locals().get("rule", ENTRY.name))

@@ -1,8 +1,9 @@
-"""Which batch size to use: rows of other tables in, a recommendation with its reasons out.
+"""Rows of other tables in, advice.csv out: which batch size to use, with the reasons.
 
 Every series has one recommendation. Essential checks decide its headline: was anything learned,
 was the learning rate found, are the batch sizes distinguished? Other checks lower its grade. A
-suggestion changes the study so that a check passes.
+suggestion changes the study so that a check passes. A new check is a function that `_checks` calls;
+a new fact about a series belongs in `advice_series`.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from batchscope.analysis import (
 )
 from batchscope.analysis.advice_series import (
     CRITICAL,
-    MAX_DISTURBED,
+    MAX_DISTURBED_SHARE,
     RATE,
     AdviceRequest,
     AdviceSeries,
     AdviceTables,
     Row,
-    excludes,
+    is_excluded,
 )
 from batchscope.study import advice_needs, run_factors, stages, tasks
 from batchscope.study.advice_needs import RATE_STEP, SEEDS, Need, rounded
@@ -47,9 +48,10 @@ from batchscope.study.outcomes import (
 
 MEMORY, KNEE = "memory", "knee"
 BASELINE, RATE_ON_EDGE = "baseline", "rate_on_edge"  # the essential checks
-BLOCKS = 21  # of a timing that is repeated
-_RATES_BEYOND, _RATES_AWAY = 2, 3  # more rates beyond an edge of the grid, or if nothing learned
-_COPIED = ["batch_size", "estimate", "low", "high", "bound", "n", "verdict", "reason"]
+REPEATED_BLOCKS = 21  # suggested number of blocks of a noisy timing
+# Suggested numbers of further rates: beyond an edge, or on both sides of the grid.
+_RATES_BEYOND_EDGE, _RATES_ON_BOTH_SIDES = 2, 3
+_LIMIT_COLUMNS = ["batch_size", "estimate", "low", "high", "bound", "n", "verdict", "reason"]
 
 
 class Item(enum.StrEnum):
@@ -65,7 +67,7 @@ class Item(enum.StrEnum):
 
 
 class Headline(enum.StrEnum):
-    """Statement of the recommendation; the first that holds."""
+    """Statement of the recommendation: the first one that holds."""
 
     NO_OUTCOME = "no_outcome"
     NOTHING_LEARNED = "nothing_learned"
@@ -75,7 +77,7 @@ class Headline(enum.StrEnum):
 
 
 class Grade(enum.StrEnum):
-    """How sure a recommendation is."""
+    """Confidence in a recommendation."""
 
     SOLID = "solid"
     PROVISIONAL = "provisional"
@@ -87,40 +89,41 @@ _WITH_SIZES = (Headline.NOT_DISTINGUISHED, Headline.RECOMMENDED)
 
 
 def table(tables: AdviceTables, request: AdviceRequest) -> pandas.DataFrame:
-    """Return the rows of every series that trains at three batch sizes or more; see `ADVICE`."""
+    """Return the rows of every series with three batch sizes or more (see `ADVICE`)."""
     rows = [
         {**series.factors, **row}
         for series in advice_series.from_tables(tables, request)
-        for row in _rows(series)
+        for row in _series_rows(series)
     ]
     factors = run_series.factor_columns(tables.comparisons.drop(columns=RATE))
     return run_series.table(rows, ADVICE, factors)
 
 
-def _rows(series: AdviceSeries) -> Iterator[Row]:
-    """Yield all rows, the recommendation first."""
+def _series_rows(series: AdviceSeries) -> Iterator[Row]:
+    """Yield all rows of a series, the recommendation first."""
     needs = [*_needs(series)]
     checks = [*_checks(series), *(need.row() for need in needs)]
     if not any(need.name == SEEDS for need in needs):
         checks.append(_check(SEEDS, series.replicates >= MIN_SEEDS, n=series.replicates))
     headline = _headline(series, checks)
     if headline in _WITH_SIZES:
-        checks += _sizes_beyond(series)
+        checks += _size_on_edge_checks(series)
     yield {"item": Item.RECOMMENDATION, **_recommendation(series, checks, headline)}
     for size in series.sizes:
         rate = series.rate(size)
-        yield {"item": Item.SIZE, "batch_size": size, RATE: rate, **_deciding(series, size)}
+        yield {"item": Item.SIZE, "batch_size": size, RATE: rate, **_deciding_limit(series, size)}
     yield from ({"item": Item.LIMIT, **row} for row in _limits(series))
     if series.recommended is not None:
-        yield from ({"item": Item.RATE, **row} for row in expectations.rates(series))
-        yield from ({"item": Item.EXPECTATION, **row} for row in expectations.expected(series))
+        yield from ({"item": Item.RATE, **row} for row in expectations.rate_rows(series))
+        rows = expectations.expectation_rows(series)
+        yield from ({"item": Item.EXPECTATION, **row} for row in rows)
     for check in checks:
         yield {"item": Item.CHECK, **check, "key": None, "value": None, "minutes_to_resolve": None}
     yield from _suggestions(checks, headline)
 
 
 def _headline(series: AdviceSeries, checks: Iterable[Row]) -> Headline:
-    """Return the first of the headlines that holds."""
+    """Return the first headline that holds."""
     failed = {check["name"] for check in checks if check["passed"] == 0}
     if series.recommended is None:
         return Headline.NO_OUTCOME
@@ -155,50 +158,52 @@ def _recommendation(series: AdviceSeries, checks: Sequence[Row], headline: Headl
 
 
 def _suggestions(checks: Iterable[Row], headline: Headline) -> Iterator[Row]:
-    """Yield changes of the study in order of the checks that did not pass, failed ones first.
+    """Yield one change of the study per check that did not pass, failed checks first.
 
-    More seeds are suggested only if nothing else is wrong. If an essential check failed, only its
-    suggestion is worth the time.
+    More seeds are suggested only if nothing else is wrong. If an essential check failed, its
+    suggestion is the only one.
     """
     changes = [check for check in checks if check["passed"] != 1 and check.get("key")]
     if essential := _ESSENTIAL.get(headline):
         changes = [check for check in changes if check["name"] == essential]
     copied = ("name", "batch_size", "key", "value", "seeds_to_resolve", "minutes_to_resolve")
     without_seeds = [check for check in changes if check["key"] != SEEDS]
-    for check in sorted(without_seeds or changes, key=_order):
+    for check in sorted(without_seeds or changes, key=_suggestion_order):
         yield {"item": Item.SUGGESTION, **{name: check.get(name) for name in copied}}
 
 
-def _order(check: Row) -> tuple[bool, bool]:
-    """Put failed checks first, and more data last among them: a command does not wait for data."""
+def _suggestion_order(check: Row) -> tuple[bool, bool]:
+    """Return a sorting key: failed checks first, and among them more data last."""
     return check["passed"] != 0, check["key"] == "test_examples"
 
 
-def _deciding(series: AdviceSeries, size: int) -> Row:
-    """Return the limit that decides about a size: one that excludes it, else one that is open."""
+def _deciding_limit(series: AdviceSeries, size: int) -> Row:
+    """Return the limit that decides about a size: one that excludes it, or else is undecided."""
     if size > series.memory:
         return {"name": MEMORY, "verdict": Verdict.BEYOND}
     rows = series.limits[series.limits["batch_size"] == size]
     if rows.empty:
         return {"verdict": Verdict.NOT_TESTABLE, "reason": Reason.NO_VALUE}
-    is_open = verdicts.read_off(rows) != Verdict.WITHIN
-    row = rows.loc[(is_open.astype(int) + excludes(rows)).idxmax()]
-    return {"name": row["outcome"], **row[_COPIED].to_dict()}
+    not_within = verdicts.verdicts_of_intervals(rows) != Verdict.WITHIN
+    row = rows.loc[(not_within.astype(int) + is_excluded(rows)).idxmax()]
+    return {"name": row["outcome"], **row[_LIMIT_COLUMNS].to_dict()}
 
 
 def _limits(series: AdviceSeries) -> Iterator[Row]:
-    """Yield every limit with every size, and the limits of the machine and the target."""
+    """Yield one row per outcome and size that limits the sizes, then memory, knee and B_crit."""
     rows = series.limits.assign(name=series.limits["outcome"])
     seeds = rows["seeds_to_resolve"].astype(float) - rows["n"].astype(float)
     rows["minutes_to_resolve"] = seeds * sum(series.price) / 60
-    yield from rows[["name", *_COPIED, "seeds_to_resolve", "minutes_to_resolve"]].to_dict("records")
-    if series.fits:
+    columns = ["name", *_LIMIT_COLUMNS, "seeds_to_resolve", "minutes_to_resolve"]
+    yield from rows[columns].to_dict("records")
+    if series.memory_limit:
         reason = Reason.NONE if math.isfinite(series.memory) else Reason.LOWER_BOUND
-        yield {"name": MEMORY, "largest": int(series.fits["max_batch_size"]), "reason": reason}
-    timed = series.tables.limits.reindex(columns=["noise_floor", "knee_fitted", "knee_batch_size"])
-    timed = timed.astype(float)
-    quiet = timed[~(timed.pop("noise_floor") > step_cost.MAX_NOISE)]
-    for knee in quiet.stack().dropna()[:1]:
+        largest = int(series.memory_limit["max_batch_size"])
+        yield {"name": MEMORY, "largest": largest, "reason": reason}
+    columns = ["noise_floor", "knee_fitted", "knee_batch_size"]
+    knees = series.tables.limits.reindex(columns=columns).astype(float)
+    knees = knees[~(knees.pop("noise_floor") > step_cost.MAX_NOISE)]
+    for knee in knees.stack().dropna()[:1]:
         yield {"name": KNEE, "estimate": float(knee)}
     ends: Row = {end: series.critical.get(f"{CRITICAL}_{end}") for end in ("low", "high")}
     if any(map(pandas.notna, ends.values())):
@@ -206,13 +211,13 @@ def _limits(series: AdviceSeries) -> Iterator[Row]:
 
 
 def _checks(series: AdviceSeries) -> Iterator[Row]:
-    """Yield the checks: one row for one that passes, or a row for each size that fails."""
-    yield from _beats_baseline(series)
-    yield from edges(series)
-    yield from _timings(series)
-    yield from _seconds(series)
+    """Yield the checks: one row if a check passes, or one row for each size that fails it."""
+    yield from _baseline_checks(series)
+    yield from edge_checks(series)
+    yield from _timing_checks(series)
+    yield from _seconds_checks(series)
     if len(series.at(CONVERGENCE)):
-        yield from _still_falling(series)
+        yield from _still_falling_checks(series)
     lack = pandas.to_numeric(series.critical.get("lack_of_fit"), errors="coerce")
     if pandas.notna(lack):
         yield _check("lack_of_fit", lack >= LEVEL, estimate=float(lack), bound=LEVEL)
@@ -233,10 +238,10 @@ def _check(name: str, passed: Any, key: str = "", value: Any = "", **numbers: An
     return {"name": name, "passed": int(passed), **numbers, **change}
 
 
-def _beats_baseline(series: AdviceSeries) -> Iterator[Row]:
-    """Yield whether any size beats the baseline in the first metric of its task.
+def _baseline_checks(series: AdviceSeries) -> Iterator[Row]:
+    """Check that a size beats the baseline in the first metric, and the size of the test set.
 
-    Also yield whether the test set is large enough for an accuracy.
+    The test set must be large enough for the margin of an accuracy.
     """
     rows = series.metric_rows.set_index("batch_size")
     if rows.empty:
@@ -248,73 +253,74 @@ def _beats_baseline(series: AdviceSeries) -> Iterator[Row]:
         row = rows.loc[size if series.learned.get(size) else best]
         numbers = {"estimate": row["mean"], "low": row["mean_low"], "high": row["mean_high"]}
         numbers |= {"bound": series.baseline, "n": row["seeds"]}
-        change = _rates(series, series.tried(), _RATES_AWAY, _RATES_AWAY)
+        change = _more_rates(series, series.tried_rates(), *[_RATES_ON_BOTH_SIDES] * 2)
         yield _check(BASELINE, any(series.learned.values()), **change, **numbers)
     examples = series.runs(f"{outcome.partition('_')[0]}_examples").max().item()
     single_label = str(series.factors.get("dataset")) not in series.request.by_position
     if pandas.notna(examples) and single_label and metric.error and size in rows.index:
         variance, margin = max(means[size] * (1 - means[size]), 0), rows.loc[size, "margin"]
-        error, enough = math.sqrt(variance / examples), int(variance / margin**2) + 1
-        change = ("test_examples", enough)
+        error, needed = math.sqrt(variance / examples), int(variance / margin**2) + 1
+        change = ("test_examples", needed)
         yield _check("test_set", error < margin, *change, estimate=error, bound=margin)
 
 
-def _rates(series: AdviceSeries, tried: np.ndarray, below: int, above: int) -> Row:
-    """Return the suggestion of rates beyond those tried, in steps of the grid or `RATE_STEP`."""
+def _more_rates(series: AdviceSeries, tried: np.ndarray, below: int, above: int) -> Row:
+    """Return the suggestion of rates beyond those tried, by grid steps up to `RATE_STEP`."""
     if not len(tried):
         return {}
-    first, last = RATE_STEP, RATE_STEP
+    first_step, last_step = RATE_STEP, RATE_STEP
     if len(tried) > 1:
-        first, last = np.minimum(tried[[1, -1]] / tried[[0, -2]], RATE_STEP)
-    lower = [tried[0] / first**step for step in range(below, 0, -1)]
-    higher = [tried[-1] * last**step for step in range(1, above + 1)]
+        first_step, last_step = np.minimum(tried[[1, -1]] / tried[[0, -2]], RATE_STEP)
+    lower = [tried[0] / first_step**power for power in range(below, 0, -1)]
+    higher = [tried[-1] * last_step**power for power in range(1, above + 1)]
     minutes = (below + above) * series.minutes / max(series.trained.rates, 1)
     rates = [rounded(rate) for rate in (*lower, *tried, *higher)]
     return {"key": RATE, "value": rates, "minutes_to_resolve": minutes}
 
 
-def edges(series: AdviceSeries) -> Iterator[Row]:
-    """Yield whether the rates are inside their grids, at every size that may be the best.
+def edge_checks(series: AdviceSeries) -> Iterator[Row]:
+    """Check that the best rates are inside their grids, at every size that may be the best.
 
-    A size that is excluded counts if it is next to the range, and excluded by the edge alone.
+    An excluded size is checked only if it is next to the range and the edge alone excludes it.
     """
-    if not any(len(series.tried(size)) > 1 for size in series.sizes):
+    if not any(len(series.tried_rates(size)) > 1 for size in series.sizes):
         return
     rows = series.limits.dropna(subset=RATE)
     at_edge = rows[~rows.duplicated("batch_size") & (rows["on_edge"] == 1)]
     inner = rows.drop(at_edge.index)
-    ruled_out = {*inner.loc[excludes(inner), "batch_size"]}
+    ruled_out = {*inner.loc[is_excluded(inner), "batch_size"]}
     ruled_out |= {size for size in series.sizes if size > series.memory}
     ruled_out |= series.excluded() - {*series.range, *series.neighbours}
     at_edge = at_edge[~at_edge["batch_size"].isin(ruled_out)].sort_values("batch_size")
     for size, rate in zip(at_edge["batch_size"].astype(int), at_edge[RATE], strict=True):
-        tried = series.tried(size)
-        above = rate >= tried[-1]
-        change = _rates(series, tried, *((0, _RATES_BEYOND) if above else (_RATES_BEYOND, 0)))
-        numbers = {"batch_size": size, RATE: rate, "low" if above else "high": rate}
+        tried = series.tried_rates(size)
+        is_highest = rate >= tried[-1]
+        counts = (0, _RATES_BEYOND_EDGE) if is_highest else (_RATES_BEYOND_EDGE, 0)
+        change = _more_rates(series, tried, *counts)
+        numbers = {"batch_size": size, RATE: rate, "low" if is_highest else "high": rate}
         yield _check(RATE_ON_EDGE, False, **change, **numbers)
     if len(rows) and at_edge.empty:
         yield _check(RATE_ON_EDGE, True)
 
 
-def _still_falling(series: AdviceSeries) -> Iterator[Row]:
-    """Yield the sizes with trainings that end at their lowest validation loss."""
+def _still_falling_checks(series: AdviceSeries) -> Iterator[Row]:
+    """Check that the trainings do not end at their lowest validation loss."""
     sizes = {*series.limits.loc[series.limits["still_falling"] == 1, "batch_size"]}
     for size in sorted(map(int, sizes)):
         cost = {"batch_size": size, "minutes_to_resolve": 2 * series.minutes}
-        yield _check("still_falling", False, *_longer(series, size), **cost)
+        yield _check("still_falling", False, *_more_epochs(series, size), **cost)
     if len(series.limits) and not sizes:
         yield _check("still_falling", True)
 
 
-def _longer(series: AdviceSeries, size: int) -> tuple[str, Any]:
+def _more_epochs(series: AdviceSeries, size: int) -> tuple[str, Any]:
     runs = series.runs("batch_size", EPOCHS)
     epochs = runs.loc[runs["batch_size"] == size, EPOCHS].max()
     return EPOCHS, "" if pandas.isna(epochs) else 2 * int(epochs)
 
 
-def _sizes_beyond(series: AdviceSeries) -> Iterator[Row]:
-    """Yield that the recommended size is the smallest or the largest that was tried, if it is."""
+def _size_on_edge_checks(series: AdviceSeries) -> Iterator[Row]:
+    """Yield a failed check if the recommended size is the smallest or the largest one."""
     size, sizes = series.recommended, series.sizes
     beyond = {sizes[0]: size // 2, sizes[-1]: 2 * size}.get(size)
     if beyond and beyond <= series.memory:
@@ -323,42 +329,40 @@ def _sizes_beyond(series: AdviceSeries) -> Iterator[Row]:
         yield _check("size_on_edge", False, "batch_size", sorted([*sizes, beyond]), **numbers)
 
 
-def _timings(series: AdviceSeries) -> Iterator[Row]:
-    """Yield whether timings are clean.
+def _timing_checks(series: AdviceSeries) -> Iterator[Row]:
+    """Check that other processes disturbed few timed blocks, and that blocks scatter little.
 
-    Timings are clean if few of the blocks were disturbed by other processes, and if the blocks of a
-    batch size differ by less than the distance of a plateau from its knee. Disturbed timings are to
-    be repeated.
+    The blocks of a batch size must differ by less than the distance of a plateau from its knee.
     """
-    measured: list[tuple[int | None, float, float, tuple[str, Any]]] = []  # size, value, bound
-    repeated = (advice_needs.RERUN, advice_needs.TIMED)
+    measured: list[tuple[int | None, float, float, tuple[str, Any]]] = []  # size, value, bound, fix
+    rerun = (advice_needs.RERUN, advice_needs.SECONDS_TIMING)
     if series.runs("disturbed_share").notna().any(axis=None):
-        measured.append((None, series.disturbed_share, MAX_DISTURBED, repeated))
-    more_blocks = (f"measure.{advice_needs.TIMED}.blocks", BLOCKS)
+        measured.append((None, series.disturbed_share, MAX_DISTURBED_SHARE, rerun))
+    more_blocks = (f"measure.{advice_needs.SECONDS_TIMING}.blocks", REPEATED_BLOCKS)
     names = ["batch_size", "seconds_per_epoch_q1", "seconds_per_epoch_q3"]
     sizes, low, high = series.runs(*names).astype(float).to_numpy().T
     for size, ratio in pandas.Series(high / low).groupby(sizes).median().items():
         measured.append((int(size), ratio, step_cost.MAX_NOISE, more_blocks))
     names = ["disturbed_blocks", "blocks", "noise_floor"]
-    repeated = (advice_needs.RERUN, advice_needs.SWEEP)
+    rerun = (advice_needs.RERUN, advice_needs.SWEEP_TIMING)
     for disturbed, blocks, noise in series.tables.limits.reindex(columns=names).to_numpy(float):
-        measured.append((None, disturbed / blocks, MAX_DISTURBED, repeated))
+        measured.append((None, disturbed / blocks, MAX_DISTURBED_SHARE, rerun))
         measured.append((None, noise, step_cost.MAX_NOISE, more_blocks))
     measured = [row for row in measured if not math.isnan(row[1])]
     failed = [row for row in measured if row[1] > row[2]]
-    failed.sort(key=lambda row: row[0] is not None)  # those without a size first
+    failed.sort(key=lambda row: row[0] is not None)  # rows without a size come first
     for size, value, bound, change in failed or measured[:1]:
         numbers = {"batch_size": size if failed else None, "estimate": value, "bound": bound}
         yield _check("timings_disturbed", not failed, *change, **numbers)
 
 
-def _seconds(series: AdviceSeries) -> Iterator[Row]:
-    """Yield if known seconds are not compared, and if the fastest size is excluded."""
+def _seconds_checks(series: AdviceSeries) -> Iterator[Row]:
+    """Yield failed checks if known seconds are not compared, or the fastest size is excluded."""
     rows = series.limits[series.limits["outcome"] == SECONDS]
     compared = len(rows) or not series.times_usable
     if series.request.timed and not compared and not _has_schedule(series):
         yield _check("times_compared", False)
-    if (fastest := comparisons.best(rows)) in series.excluded(series.outcomes):
+    if (fastest := comparisons.best_batch_size(rows)) in series.excluded(series.outcomes):
         sizes = [size for size in series.sizes if size != fastest]
         yield _check("fastest", False, "vary.batch_size", sizes, batch_size=fastest)
 
@@ -369,29 +373,32 @@ def _has_schedule(series: AdviceSeries) -> bool:
 
 def _needs(series: AdviceSeries) -> Iterator[Need]:
     """Yield all missing requirements."""
-    trained, of_seed = series.trained, sum(series.price) / 60
+    trained, minutes_per_seed = series.trained, sum(series.price) / 60
     minutes = series.minutes
-    yield from advice_needs.missing(trained, of_seed, minutes / max(trained.rates, 1))
+    yield from advice_needs.missing_needs(
+        trained, minutes_per_seed, minutes / max(trained.rates, 1)
+    )
     costs, unresolved = series.at(TARGET), series.unresolved
     is_bound = (unresolved["reason"] == Reason.AT_FIRST_EVALUATION).any()
-    has_factor = trained.given_by == advice_needs.HERE  # a factor asks for evaluations
-    if has_factor and (is_bound or (costs.empty and not _has_schedule(series))):
-        # Half the examples between two evaluations, or a quarter of an epoch.
+    can_evaluate_more = trained.keys_to_add == advice_needs.TRAINING_KEYS
+    if can_evaluate_more and (is_bound or (costs.empty and not _has_schedule(series))):
+        # The suggestion is half the examples between two evaluations, or a quarter of an epoch.
         interval, epoch = series.runs("evaluate_every", "train_examples").max().fillna(0)
         examples = int(interval // 2 if interval else epoch // 4)
         yield Need("target", "evaluate_every", examples or "", minutes)
     elif len(costs) and costs["mean"].isna().all():
-        key, value = _longer(series, int(costs["batch_size"].iloc[0]))
+        key, value = _more_epochs(series, int(costs["batch_size"].iloc[0]))
         yield Need("longer_training", key, value, 2 * minutes)
-    seeds, used = unresolved["seeds_to_resolve"].max(), series.tables.runs.get("seed")
+    seeds, used_seeds = unresolved["seeds_to_resolve"].max(), series.tables.runs.get("seed")
     is_open = unresolved["verdict"] == Verdict.NOT_RESOLVED
     unresolvable = unresolved.loc[is_open, "seeds_to_resolve"].isna().any()
     in_next_stage = stages.next_seeds(series.replicates, series.request.analyses)
     if series.replicates < MIN_SEEDS or pandas.isna(seeds) or in_next_stage or unresolvable:
         return
     seeds = int(seeds)
-    if trained.given_by == advice_needs.EXTERNAL:
-        yield Need(SEEDS, SEEDS, seeds, (seeds - series.replicates) * of_seed, seeds)
-    elif used is not None and len(used):  # seeds that decided nothing test nothing again
-        value = stages.new_seeds(int(used.max()), seeds)
-        yield Need(SEEDS, SEEDS, value, seeds * of_seed, seeds)
+    if trained.keys_to_add == advice_needs.EXTERNAL_KEYS:
+        yield Need(SEEDS, SEEDS, seeds, (seeds - series.replicates) * minutes_per_seed, seeds)
+    elif used_seeds is not None and len(used_seeds):
+        # The test is repeated with new seeds only: the used ones decided nothing.
+        value = stages.new_seeds(int(used_seeds.max()), seeds)
+        yield Need(SEEDS, SEEDS, value, seeds * minutes_per_seed, seeds)

@@ -1,8 +1,8 @@
-"""Facts behind the advice on a series: its limits, the recommended size, the range around it.
+"""Rows of tables in, facts about a series out: its limits, the recommended size, the range around.
 
 A size is within the limits if it fits into memory, reaches the target within a share of the fastest
 size's seconds, and is within the margin of every outcome. Both comparisons are rows of
-comparisons.csv with their verdicts: nothing is tested again.
+comparisons.csv with their verdicts: nothing is tested again. `advice` makes rows of the facts.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import pandas
 
 from batchscope.analysis import comparisons, run_series, verdicts
 from batchscope.study import tasks
-from batchscope.study.advice_needs import HERE, MIN_SIZES, Trained
-from batchscope.study.budget_kinds import COSTS, EXAMPLES, PAID, SECONDS, TARGET, end_kinds
+from batchscope.study.advice_needs import MIN_SIZES, TRAINING_KEYS, TrainingSummary
+from batchscope.study.budget_kinds import COST_KINDS, COSTS, EXAMPLES, SECONDS, TARGET, end_kinds
 from batchscope.study.outcomes import MIN_SEEDS, MIN_SEEDS_FOR_INTERVAL, Reason, Verdict
 from batchscope.study.run_factors import TIMING_FACTORS
 
-MAX_DISTURBED = 0.25  # share of disturbed blocks above which sizes are not ranked by seconds
+MAX_DISTURBED_SHARE = 0.25  # share of disturbed blocks above which sizes are not ranked by seconds
 CRITICAL, RATE = "critical_batch_size", "learning_rate"
 _MACHINE_COLUMNS = {"machine", "dataset", "dataset_digest", "model", "model_digest", "device"}
-MAX_FITS = "most_fits"  # no larger batch was tried than the largest that fits
+MAX_FITS = "most_fits"  # every batch size that was tried fits into memory
 Row = dict[str, Any]
 
 
@@ -47,11 +47,11 @@ class AdviceRequest(NamedTuple):
     Attributes:
         margins: Outcome -> largest negligible deterioration, as the study states them.
         planned: Stated number of seeds.
-        analyses: Numbers of seeds at the interim analyses.
+        analyses: Numbers of seeds at the interim analyses; empty without stages.
         baselines: Data set -> outcome -> value of the best constant prediction.
         price: Runs -> seconds of one more seed, in trainings and in timings.
-        given_by: As in `Trained`.
-        timed: Whether its runs have seconds.
+        keys_to_add: As in `Trained`.
+        timed: Whether the runs have seconds.
         by_position: Data sets with a label for each position of an example.
         best_weights: Whether `evaluate` measures the weights of the best epoch.
         metrics: User-defined metrics.
@@ -62,7 +62,7 @@ class AdviceRequest(NamedTuple):
     analyses: Sequence[int] = ()
     baselines: Mapping[str, Mapping[str, float]] = {}
     price: Callable[[Iterable[str]], tuple[float, float]] = lambda runs: (math.nan, math.nan)
-    given_by: Mapping[str, tuple[str, str]] = HERE
+    keys_to_add: Mapping[str, tuple[str, str]] = TRAINING_KEYS
     timed: bool = False
     by_position: Collection[str] = ()
     best_weights: bool = False
@@ -71,11 +71,11 @@ class AdviceRequest(NamedTuple):
 
 @dataclass(frozen=True)
 class AdviceSeries:
-    """A series with several batch sizes, and its part of the tables."""
+    """A series with several batch sizes, and its rows of the tables."""
 
     tables: AdviceTables
     request: AdviceRequest
-    factors: Row
+    factors: Row  # factors that are constant in the series
     price: tuple[float, float]  # seconds of one more seed, in trainings and in timings
 
     @functools.cached_property
@@ -86,11 +86,11 @@ class AdviceSeries:
     def limits(self) -> pandas.DataFrame:
         """The rows of comparisons.csv that limit the sizes, one outcome after the other.
 
-        These are the seconds to the target if any are known, or the examples if the timings were
-        disturbed, and every outcome with a stated margin, or else the first. Without any of these
-        the examples to the target limit the sizes.
+        The cost to the target comes first: seconds if any are known, or examples if the timings
+        were disturbed. Every outcome with a stated margin follows, or else the first outcome.
+        Without any of these the examples to the target limit the sizes.
         """
-        costs, ends = self.at(*PAID), self.ends
+        costs, ends = self.at(*COST_KINDS), self.end_rows
         ends = ends[~ends["outcome"].isin(COSTS)]
         seconds, examples = (costs[costs["outcome"] == name] for name in (SECONDS, EXAMPLES))
         cost = seconds if self.times_usable else examples
@@ -99,11 +99,11 @@ class AdviceSeries:
         for name in [name for name in self.request.margins if name in budgets] or budgets.index[:1]:
             limits.append(ends[(ends["outcome"] == name) & (ends["budget"] == budgets[name])])
         if budgets.empty and cost["mean"].isna().all() and examples["mean"].notna().any():
-            limits.append(examples)  # the only known cost
+            limits.append(examples)
         return pandas.concat(limits) if limits else costs.iloc[:0]
 
     @property
-    def ends(self) -> pandas.DataFrame:
+    def end_rows(self) -> pandas.DataFrame:
         return self.at(*end_kinds(self.tables.comparisons["budget"].unique()))
 
     @functools.cached_property
@@ -118,15 +118,15 @@ class AdviceSeries:
     @property
     def times_usable(self) -> bool:
         """Whether batch sizes may be ranked by seconds: few of the timed blocks were disturbed."""
-        return not self.disturbed_share > MAX_DISTURBED
+        return not self.disturbed_share > MAX_DISTURBED_SHARE
 
     @property
     def outcomes(self) -> list[str]:
-        """The limits of the sizes without the cost to the target."""
+        """The outcomes that limit the sizes, without the cost to the target."""
         return [name for name in self.limits["outcome"].unique() if name not in COSTS]
 
     @functools.cached_property
-    def fits(self) -> Row:
+    def memory_limit(self) -> Row:
         """The row of the machine's limits with the fewest examples that fit; empty without one."""
         rows = self.tables.limits.reindex(columns=["max_batch_size", "max_batch_size_bound"])
         rows = rows.dropna(subset="max_batch_size").sort_values("max_batch_size")
@@ -135,27 +135,28 @@ class AdviceSeries:
     @functools.cached_property
     def memory(self) -> float:
         """The largest batch that fits; infinite if unknown."""
-        is_known = self.fits and self.fits["max_batch_size_bound"] != MAX_FITS
-        return float(self.fits["max_batch_size"]) if is_known else math.inf
+        row = self.memory_limit
+        is_known = row and row["max_batch_size_bound"] != MAX_FITS
+        return float(row["max_batch_size"]) if is_known else math.inf
 
     def excluded(self, outcomes: Iterable[str] | None = None) -> set[int]:
-        """Return the sizes that memory or a limit excludes: any limit, or one of `outcomes`."""
-        rows = self.limits[excludes(self.limits)]
+        """Return the sizes that memory excludes, or a limit of `outcomes` (of any by default)."""
+        rows = self.limits[is_excluded(self.limits)]
         rows = rows if outcomes is None else rows[rows["outcome"].isin([*outcomes])]
         return {*rows["batch_size"], *(size for size in self.sizes if size > self.memory)}
 
     @functools.cached_property
     def within(self) -> list[int]:
         """The sizes that every limit shows to be within its margin."""
-        is_open = verdicts.read_off(self.limits) != Verdict.WITHIN
-        sizes = {*self.sizes} - {*self.limits.loc[is_open, "batch_size"]}
+        not_within = verdicts.verdicts_of_intervals(self.limits) != Verdict.WITHIN
+        sizes = {*self.sizes} - {*self.limits.loc[not_within, "batch_size"]}
         return sorted(size for size in sizes if size <= self.memory)
 
     @functools.cached_property
     def learned(self) -> dict[int, bool]:
-        """Whether each size beats the baseline by the interval of the first metric.
+        """Size -> whether the interval of the first metric is better than the baseline.
 
-        Empty below three seeds, or without a baseline.
+        It is empty below three seeds, or without a baseline.
         """
         rows = self.metric_rows
         rows = rows[rows["seeds"] >= MIN_SEEDS_FOR_INTERVAL]
@@ -168,14 +169,14 @@ class AdviceSeries:
 
     @property
     def baseline(self) -> float:
-        """The first metric of the best prediction that ignores the inputs; NaN if unknown."""
+        """The first metric of the best constant prediction; NaN if unknown."""
         baselines = self.request.baselines.get(str(self.factors.get("dataset")), {})
         return float(baselines.get(next(iter(self.metric_rows["outcome"]), ""), math.nan))
 
     @functools.cached_property
     def metric_rows(self) -> pandas.DataFrame:
         """The rows of the first metric that was measured at the end; empty without one."""
-        rows, metrics = self.ends, self.request.metrics
+        rows, metrics = self.end_rows, self.request.metrics
         is_metric = rows["outcome"].map(lambda name: tasks.metric(name, metrics) is not None)
         rows = rows[is_metric.astype(bool) & rows["mean"].notna()]
         same = ["outcome", "budget"]
@@ -183,7 +184,7 @@ class AdviceSeries:
 
     @functools.cached_property
     def candidates(self) -> list[int]:
-        """The measured sizes that nothing excludes; only those that learned, if any did."""
+        """The measured sizes that nothing excludes; if some of them learned, only these."""
         measured = {*self.limits.loc[self.limits["mean"].notna(), "batch_size"]}
         sizes = [size for size in self.sizes if size in measured - self.excluded()]
         return [size for size in sizes if self.learned.get(size, True)] or sizes
@@ -192,8 +193,8 @@ class AdviceSeries:
     def recommended(self) -> int | None:
         """The best candidate, among those within every limit if there are any.
 
-        Without a candidate it is the best size that no outcome excludes, or else that fits into
-        memory; None without a value.
+        Without a candidate it is the best size that no outcome excludes, or else the best that fits
+        into memory. It is None without a value.
         """
         within = [size for size in self.candidates if size in self.within]
         fallbacks = ({*self.sizes} - self.excluded(names) for names in (self.outcomes, ()))
@@ -204,18 +205,19 @@ class AdviceSeries:
         """Return the best of some sizes by the first limit with a value of one of them."""
         rows = self.limits[self.limits["batch_size"].isin(sizes) & self.limits["mean"].notna()]
         return (
-            comparisons.best(rows[rows["outcome"] == rows["outcome"].iloc[0]])
+            comparisons.best_batch_size(rows[rows["outcome"] == rows["outcome"].iloc[0]])
             if len(rows)
             else None
         )
 
     @functools.cached_property
     def range(self) -> list[int]:
-        """The sizes around the recommended one that are within; that one alone if it is not."""
+        """The recommended size and adjacent sizes within all limits; alone if it is not within."""
         if self.recommended not in self.within:
             return [] if self.recommended is None else [self.recommended]
         groups = itertools.groupby(self.sizes, key=self.within.__contains__)
-        return next(run for _, sizes in groups if self.recommended in (run := [*sizes]))
+        adjacent = ([*sizes] for _, sizes in groups)
+        return next(sizes for sizes in adjacent if self.recommended in sizes)
 
     @functools.cached_property
     def neighbours(self) -> list[int]:
@@ -227,17 +229,17 @@ class AdviceSeries:
 
     @functools.cached_property
     def unresolved(self) -> pandas.DataFrame:
-        """The limits of the neighbours, and of the recommended size, that are not decided."""
+        """The undecided limits of the recommended size and of the neighbours of the range."""
         sizes = {*self.neighbours} - self.excluded() | {self.recommended} - {*self.within}
         rows = self.limits[self.limits["batch_size"].isin(sizes)]
         return rows[rows["verdict"] != Verdict.WITHIN]
 
     @functools.cached_property
     def replicates(self) -> int:
-        """Paired replicates of the recommended size; without any, its seeds.
+        """Number of paired replicates of the recommended size; without any, of its seeds.
 
-        With seeds in stages, a comparison has the seeds of the analysis that decided it: the most
-        count. Otherwise the fewest do, since times may have fewer jobs.
+        With seeds in stages it is the largest number of a limit: a comparison has the seeds of the
+        analysis that decided it. Otherwise it is the smallest, since times may have fewer jobs.
         """
         pairs = self.limits.loc[self.limits["batch_size"] == self.recommended, "n"].fillna(0)
         count = max if self.request.analyses else min
@@ -245,45 +247,45 @@ class AdviceSeries:
 
     @property
     def minutes(self) -> float:
-        """Minutes of one core that all trainings of its replicates took; NaN if unknown."""
+        """Minutes of one core that the trainings of all replicates took; NaN if unknown."""
         return self.price[0] / 60 * self.replicates
 
     @functools.cached_property
     def critical(self) -> Row:
-        """The fit at the target that sizes are compared at; empty without one."""
+        """The fit of the critical batch size at the compared target; empty without one."""
         target, fits = self.at(TARGET), self.tables.critical
         if target.empty or fits.empty:
             return {}
         value, column = target[["budget_value", "budget_column"]].iloc[0]
-        of_column = fits["target_column"].fillna("").eq("" if pandas.isna(column) else column)
-        same = np.isclose(fits["target_value"].astype(float), float(value), equal_nan=True)
-        return next(iter(fits[of_column & same].to_dict("records")), {})
+        same_column = fits["target_column"].fillna("").eq("" if pandas.isna(column) else column)
+        same_value = np.isclose(fits["target_value"].astype(float), float(value), equal_nan=True)
+        return next(iter(fits[same_column & same_value].to_dict("records")), {})
 
     @functools.cached_property
-    def trained(self) -> Trained:
-        """The trainings of the series, as its missing requirements depend on them."""
+    def trained(self) -> TrainingSummary:
+        """The properties of the trainings that decide about missing requirements."""
         runs, outcomes = self.runs("batch_size", RATE, "train_seconds"), self.outcomes
         rates = runs.groupby("batch_size")[RATE].nunique().min() if len(runs) else 0
         compared = (self.limits["outcome"] == SECONDS).any()
-        # The first stages bring six seeds by themselves.
+        # Stages begin with six seeds, so fewer seeds are no missing requirement.
         seeds = max(self.replicates, MIN_SEEDS) if self.request.analyses else self.replicates
-        return Trained(
+        return TrainingSummary(
             self.sizes,
             seeds,
             int(rates),
             float(runs[RATE].iloc[0]) if runs[RATE].nunique() == 1 else None,
             bool(compared or self.request.timed or runs["train_seconds"].notna().any()),
             any(not name.startswith("validation") for name in outcomes),
-            self.request.given_by,
+            self.request.keys_to_add,
             tasks.from_columns(outcomes)[0],
         )
 
     def rate(self, size: int) -> float:
-        """Return the one rate of a size: the best of its seconds, or else of its outcome."""
+        """Return the learning rate of a size: of its first limit with a rate; NaN without one."""
         rates = self.limits.loc[self.limits["batch_size"] == size, RATE].dropna()
         return float(rates.iloc[0]) if len(rates) else math.nan
 
-    def tried(self, size: int | None = None) -> np.ndarray:
+    def tried_rates(self, size: int | None = None) -> np.ndarray:
         """Return the learning rates of all runs, or of the runs of one size, ascending."""
         runs = self.runs("batch_size", RATE)
         runs = runs if size is None else runs[runs["batch_size"] == size]
@@ -293,21 +295,20 @@ class AdviceSeries:
         return self.tables.comparisons[self.tables.comparisons["budget"].isin(budgets)]
 
     def runs(self, *columns: str) -> pandas.DataFrame:
-        """Return columns of its runs; a column that they lack is NaN."""
         return self.tables.runs.reindex(columns=[*columns])
 
 
-def excludes(rows: pandas.DataFrame) -> pandas.Series:
-    """Return whether each limit excludes its size: it is beyond the margin, or a run failed."""
+def is_excluded(rows: pandas.DataFrame) -> pandas.Series:
+    """Return whether each limit excludes its size: beyond the margin, or with a failed run."""
     failed = rows["reason"].isin([Reason.FAILED, Reason.NOT_REACHED])
     failed &= rows["verdict"] == Verdict.NOT_TESTABLE
-    return failed | (verdicts.read_off(rows) == Verdict.BEYOND)
+    return failed | (verdicts.verdicts_of_intervals(rows) == Verdict.BEYOND)
 
 
 def from_tables(tables: AdviceTables, request: AdviceRequest) -> Iterator[AdviceSeries]:
-    """Yield every series that trains at three batch sizes or more, with its part of the tables."""
+    """Yield every series with three batch sizes or more, with its rows of the tables."""
     frame = tables.comparisons.drop(columns=RATE)
-    for series in run_series.series(frame) if len(frame) else ():
+    for series in run_series.split_series(frame) if len(frame) else ():
         if series.frame["batch_size"].nunique() < MIN_SIZES:
             continue
         factors = {
@@ -315,13 +316,13 @@ def from_tables(tables: AdviceTables, request: AdviceRequest) -> Iterator[Advice
             for name in run_series.factor_columns(frame)
             if series.frame[name].nunique(dropna=False) < 2
         }
-        runs = select_factors(run_series.local(tables.runs), factors)
+        runs = select_factors(run_series.of_this_machine(tables.runs), factors)
         configured = runs.reindex(columns=[*{*_MACHINE_COLUMNS, *TIMING_FACTORS} - {"batch_size"}])
-        of_machine = configured.iloc[0].to_dict() if len(runs) else {}
+        timed_factors = configured.iloc[0].to_dict() if len(runs) else {}
         parts = AdviceTables(
             tables.comparisons.loc[series.frame.index],
             runs,
-            select_factors(tables.limits, of_machine),
+            select_factors(tables.limits, timed_factors),
             *(select_factors(table, factors) for table in tables[3:]),
         )
         price = request.price(runs["run"]) if "run" in runs else (math.nan, math.nan)
@@ -329,7 +330,7 @@ def from_tables(tables: AdviceTables, request: AdviceRequest) -> Iterator[Advice
 
 
 def select_factors(frame: pandas.DataFrame, factors: Row) -> pandas.DataFrame:
-    """Return the rows with these factors; a row without a value of a factor has any value."""
+    """Return the rows with these factors; a row with a missing factor matches any value."""
     for name in factors.keys() & {*frame}:
         if pandas.notna(value := factors[name]):
             frame = frame[frame[name].eq(value) | frame[name].isna()]

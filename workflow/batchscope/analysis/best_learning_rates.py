@@ -1,7 +1,8 @@
-"""The best learning rate of every batch size, and how it grows with the batch size.
+"""Rows of runs.csv of a series in, the best learning rate of each batch size and its growth out.
 
-The validation loss chooses a rate, and the test data report it: the data that choose a rate
-overstate it. Rates are *effective* ones, after scaling.
+The validation loss chooses a rate, and the test data report it, since the data that choose a rate
+overstate it. Rates are *effective* ones, after scaling. Only figures use this module; the rates of
+comparisons are chosen in `chosen_rates`.
 """
 
 from __future__ import annotations
@@ -16,112 +17,115 @@ import numpy as np
 
 from batchscope.analysis import chosen_rates, intervals, verdicts
 from batchscope.analysis.chosen_rates import RATE
-from batchscope.analysis.trainings import CHOSEN_ON, Trainings, series
+from batchscope.analysis.trainings import RUN_LOSS, Trainings, series_over_rates
 
 if TYPE_CHECKING:
     import pandas
 
-LOW, HIGH, BOTH = "lowest", "highest", "only"  # edges of the grid of a rate
-# Bounds of an exponent if best rates are on an edge: the true ones may be beyond it.
+LOW, HIGH, BOTH = "lowest", "highest", "only"  # edges of a grid of rates
+# Kind of bound of an exponent if best rates are on an edge: the true rates may be beyond it.
 AT_LEAST, AT_MOST, UNBOUNDED = "at least", "at most", "unbounded"
 
 
-def edge(rate: float, rates: Sequence[float]) -> str:
-    """Return the edge of ascending rates that a rate is on; an empty string if it is inside."""
+def edge_name(rate: float, rates: Sequence[float]) -> str:
+    """Return the edge of the ascending rates that a rate is on; empty if it is inside."""
     if [rate] == [*rates]:
         return BOTH
     return {rates[0]: LOW, rates[-1]: HIGH}.get(rate, "")
 
 
 @dataclass(frozen=True)
-class Choice:
+class BestRate:
     """The best rate of one batch size; NaN if no rate has a finished run of every seed."""
 
     batch_size: int
-    rates: tuple[float, ...]  # every effective one that was tried, ascending
-    learning_rate: float  # the best one as the factor has it, before scaling
-    rate: float  # the best effective one
-    by_seed: dict[int, float]  # seed -> its own choice; NaN if it lacks a rate that was tried
-    runs: int  # finished ones at the best rate
+    rates: tuple[float, ...]  # effective rates that were tried, ascending
+    learning_rate: float  # the best rate before scaling, as in the study
+    rate: float  # the best effective rate
+    by_seed: dict[int, float]  # seed -> its own best rate; NaN if it lacks a rate that was tried
+    runs: int  # number of finished runs at the best rate
 
     @property
     def edge(self) -> str:
         """`lowest`, `highest` or `only` if the best rate is on the edge of the grid."""
-        return edge(self.rate, self.rates)
+        return edge_name(self.rate, self.rates)
 
 
 class Exponent(NamedTuple):
     """k of rate = c * B^k, fitted for each seed by least squares in log-log.
 
-    A rate between two of its grid is never seen, and all seeds see the same grid: an interval over
-    seeds alone covers the exponent far less often than it says.
+    All seeds have the same grid, and best rates between its rates are never found. So an interval
+    over seeds alone covers the exponent far less often than its level says.
     """
 
-    # Mean over seeds with its 95 % t-interval, widened at both ends by how far the exponent moves
-    # at most where every best rate is off by half a step of the grid.
+    # Mean over seeds with its 95 % t-interval. Both ends are widened by the largest shift of the
+    # exponent if every best rate is off by half a step of the grid.
     interval: intervals.Interval
-    factor: float  # c, so that the line goes through the mean of all points
-    bound: str  # whether best rates on an edge make the mean a bound; `unbounded` if both ways
+    factor: float  # c; the line goes through the mean of all points
+    bound: str  # kind of bound if best rates are on an edge; `unbounded` if it is one both ways
 
 
-def effective(frame: pandas.DataFrame) -> pandas.Series:
-    """Return every run's learning rate after scaling.
+def effective_rates(frame: pandas.DataFrame) -> pandas.Series:
+    """Return the learning rate of every run after scaling.
 
-    A missing run has the scaling of the other runs of its series and batch size.
+    A missing run gets the scaling of the other runs of its series and batch size.
     """
     rates = frame["effective_learning_rate"].astype(float)
     scaling = rates / frame[RATE]
     filled = scaling.copy()
-    for group in series(frame):
+    for group in series_over_rates(frame):
         scales = scaling.loc[group.frame.index]
         first = scales.groupby(group.frame["batch_size"]).transform("first")
         filled.loc[scales.index] = scales.fillna(first)
     rates = rates.fillna(frame[RATE] * filled.fillna(1.0))
-    # Rates that differ by the rounding of their scaling are the same rate.
+    # Scaling may round equal rates to different numbers.
     return rates.map(lambda rate: float(f"{rate:.12g}"))
 
 
-def several(frame: pandas.DataFrame) -> bool:
+def has_choice(frame: pandas.DataFrame) -> bool:
     """Return whether any batch size of any series was trained at more than one rate.
 
-    A rate that follows from the batch size and the other factors is no choice.
+    A rate that follows from the batch size and the other factors leaves no choice.
     """
-    has_rates = not frame.empty and RATE in frame
-    return has_rates and any(Trainings({}, group.frame, frame[:0]).tuned for group in series(frame))
+    groups = series_over_rates(frame) if RATE in frame and not frame.empty else []
+    return any(Trainings({}, group.frame, frame[:0]).tuned for group in groups)
 
 
-def choices(rows: pandas.DataFrame) -> list[Choice]:
+def best_rates(rows: pandas.DataFrame) -> list[BestRate]:
     """Return the best rate of every batch size of one series' runs, in order of batch size."""
     if rows.empty:
         return []
     trainings, result = Trainings({}, rows, rows[:0]), []
-    losses, (sizes, factors, seeds) = trainings.column(CHOSEN_ON), trainings.axes
-    rates = np.fmax.reduce(trainings.cube(effective(rows)), axis=2)
-    tried = chosen_rates.tried(losses)
+    losses, (sizes, factors, seeds) = trainings.column(RUN_LOSS), trainings.axes
+    rates = np.fmax.reduce(trainings.cube(effective_rates(rows)), axis=2)
+    tried = chosen_rates.was_tried(losses)
     tried = np.where(tried.any(axis=1, keepdims=True), tried, ~np.isnan(rates))
-    best = chosen_rates.by_lowest(losses)
-    alone = np.transpose([chosen_rates.by_lowest(losses[:, :, [at]]) for at in range(len(seeds))])
-    # A seed that lacks a rate, which may have left a race, cannot choose it.
-    alone[(np.isnan(losses) & tried[:, :, None]).any(axis=1)] = -1
-    for at, size in enumerate(sizes):
-        size_rates = [*rates[at].tolist(), math.nan]  # the index -1 is none
-        choice = Choice(
+    best = chosen_rates.index_of_lowest_loss(losses)
+    losses_of_seeds = (losses[:, :, [seed]] for seed in range(len(seeds)))
+    best_of_seeds = np.transpose([*map(chosen_rates.index_of_lowest_loss, losses_of_seeds)])
+    # A seed that lacks a rate (it may have left a race) has no choice.
+    best_of_seeds[(np.isnan(losses) & tried[:, :, None]).any(axis=1)] = -1
+    for index, size in enumerate(sizes):
+        size_rates = [*rates[index].tolist(), math.nan]  # the index -1 gives NaN
+        rates_of_seeds = [size_rates[rate] for rate in best_of_seeds[index]]
+        rate = best[index]
+        choice = BestRate(
             batch_size=size,
-            rates=tuple(compress(size_rates, tried[at])),
-            learning_rate=[*factors, math.nan][best[at]],
-            rate=size_rates[best[at]],
-            by_seed={seed: size_rates[index] for seed, index in zip(seeds, alone[at], strict=True)},
-            runs=int(np.isfinite(losses[at, best[at]]).sum()) if best[at] >= 0 else 0,
+            rates=tuple(compress(size_rates, tried[index])),
+            learning_rate=[*factors, math.nan][rate],
+            rate=size_rates[rate],
+            by_seed=dict(zip(seeds, rates_of_seeds, strict=True)),
+            runs=int(np.isfinite(losses[index, rate]).sum()) if rate >= 0 else 0,
         )
         result.append(choice)
     return result
 
 
-def exponent(points: list[Choice]) -> Exponent | None:
+def exponent(points: list[BestRate]) -> Exponent | None:
     """Return the exponent of the best rate against batch size, or None below two batch sizes.
 
-    Every seed with a best rate at every batch size gives one exponent. Batch sizes without any
-    best rate, or without a choice, are left out.
+    Every seed with a best rate at every batch size gives one exponent. Batch sizes with a single
+    rate, or without a best rate, are left out.
     """
     points = [choice for choice in points if math.isfinite(choice.rate) and len(choice.rates) > 1]
     seeds = sorted({seed for choice in points for seed in choice.by_seed})
@@ -134,20 +138,20 @@ def exponent(points: list[Choice]) -> Exponent | None:
     centred = doublings - doublings.mean()
     interval = intervals.t_interval(verdicts.slopes(logs, doublings))
     widest = [np.diff(np.log2(choice.rates)).max() for choice in points]  # step of each grid
-    off = float(np.abs(centred) @ widest / 2 / (centred @ centred))
-    # A higher rate at a batch size above the mean makes the exponent higher, one below it lower.
+    shift = float(np.abs(centred) @ widest / 2 / (centred @ centred))
+    # A higher rate increases the exponent at batch sizes above the mean, and decreases it below.
     edges = [
-        (at, edge(choice.by_seed[seed], choice.rates))
-        for at, choice in zip(centred.tolist(), points, strict=True)
+        (position, edge_name(choice.by_seed[seed], choice.rates))
+        for position, choice in zip(centred.tolist(), points, strict=True)
         for seed in compress(seeds, complete)
     ]
-    ways = {
-        AT_LEAST if (at > 0) == (place == HIGH) else AT_MOST
-        for at, place in edges
-        if place and abs(at) > 1e-12
+    bounds = {
+        AT_LEAST if (position > 0) == (edge == HIGH) else AT_MOST
+        for position, edge in edges
+        if edge and abs(position) > 1e-12
     }
     return Exponent(
-        interval=interval._replace(low=interval.low - off, high=interval.high + off),
+        interval=interval._replace(low=interval.low - shift, high=interval.high + shift),
         factor=float(2 ** (logs.mean() - interval.mean * doublings.mean())),
-        bound=UNBOUNDED if len(ways) == 2 else "".join(ways),
+        bound=UNBOUNDED if len(bounds) == 2 else "".join(bounds),
     )

@@ -1,7 +1,9 @@
-"""Outcomes of one series at equal budgets, each batch size at its tuned learning rate.
+"""Runs and their evaluations in, one `BudgetComparison` per series, budget and outcome out.
 
-The best batch size depends on the budget, and on the choice of the learning rate. A rate is chosen
-at the budget itself: the best rate after ten epochs may differ from the best after ten seconds.
+A comparison has the values of every batch size and seed at an equal budget, each batch size at its
+tuned learning rate. A rate is chosen at the budget itself: the best rate after ten epochs may
+differ from the best after ten seconds. `comparisons` and `trends` make rows of them. The outcomes
+at a new kind of budget are yielded by `_compare_series`.
 
 Source: Shallue et al. 2019, "Measuring the Effects of Data Parallelism on Neural Network Training"
 (arXiv 1811.03600), sections 2 and 3.
@@ -27,7 +29,7 @@ from batchscope.analysis import (
 )
 from batchscope.analysis.intervals import Interval
 from batchscope.analysis.targets import Target
-from batchscope.analysis.trainings import CHOSEN_ON, Chosen, Evaluated, Trainings
+from batchscope.analysis.trainings import RUN_LOSS, Choice, Evaluated, Trainings
 from batchscope.store.records import FINISHED, UNSUCCESSFUL
 from batchscope.study import budget_kinds, external_columns, stages, tasks
 from batchscope.study.budget_kinds import (
@@ -42,8 +44,9 @@ from batchscope.study.budget_kinds import (
 )
 
 MIN_SIZES = 2
-_TIMED = "seconds_per_epoch"  # of a timing job, which ran whatever became of the training
-CHOSEN_BY = "validation_loss"  # of an evaluation; of a run `CHOSEN_ON`
+# A timing job measures it regardless of the status of the run.
+_TIMING_COLUMN = "seconds_per_epoch"
+LOSS = "validation_loss"  # column of trajectories.csv that chooses the rates
 DefaultTarget = Callable[[Trainings], Target | None]
 COST_MARGIN = 0.1  # default margin of a cost to a target
 
@@ -52,8 +55,8 @@ class Budget(NamedTuple):
     """A budget of trainings.
 
     Attributes:
-        kind: One of `budget_kinds`.
-        value: Its value; for a target, the loss or metric. NaN for convergence and the end.
+        kind: One of the kinds in `budget_kinds`.
+        value: Its value, or the loss or metric of a target; NaN for convergence and the end.
         column: Column of the target.
     """
 
@@ -68,13 +71,14 @@ class BudgetComparison:
 
     Attributes:
         margin: Largest negligible deterioration; NaN if it is unknown.
-        chosen: Values of each batch size at its rate. NaN without a run, or if the run ended before
-            the budget; infinitely bad if it failed or never reached the target.
-        at_first: Whether a run of the size reached the target by its first evaluation: its cost is
-            an upper bound.
-        falling: Whether the validation loss of most runs still fell at their end.
-        ended: Whether a run of the size finished before the budget.
-        rate_left: Whether a rate with fewer seeds may be better than the chosen one.
+        chosen: Values of each batch size at its rate. A value is NaN without a run, or if the run
+            ended before the budget. It is infinitely bad if the run failed or never reached the
+            target.
+        at_first: Whether a run of each size reached the target by its first evaluation. Its cost is
+            then an upper bound.
+        still_falling: Whether the validation loss of most runs still fell at their end, by size.
+        ended_early: Whether a run of each size finished before the budget.
+        rate_left: Whether a rate with fewer seeds may be better than the chosen one, by size.
         share: Share of the level that an analysis of these seeds may spend.
         earlier: The comparison at each earlier interim analysis.
     """
@@ -83,10 +87,10 @@ class BudgetComparison:
     budget: Budget
     outcome: str
     margin: float
-    chosen: Chosen
+    chosen: Choice
     at_first: np.ndarray
-    falling: np.ndarray
-    ended: np.ndarray
+    still_falling: np.ndarray
+    ended_early: np.ndarray
     rate_left: np.ndarray
     share: float = 1.0
     earlier: tuple[BudgetComparison, ...] = ()
@@ -100,9 +104,9 @@ class BudgetComparison:
         return self.chosen.values
 
     @functools.cached_property
-    def ran(self) -> np.ndarray:
+    def has_run(self) -> np.ndarray:
         """Whether there is a run, regardless of its status, shape (sizes, seeds)."""
-        return ~np.isnan(self.trainings.outcome(0.0)).all(axis=1)
+        return ~np.isnan(self.trainings.outcome_cube(0.0)).all(axis=1)
 
     @property
     def is_cost(self) -> bool:
@@ -110,9 +114,9 @@ class BudgetComparison:
 
     @functools.cached_property
     def not_reached(self) -> np.ndarray:
-        """Whether runs of a size never reached the target, at a rate without failed runs."""
+        """Whether a run of each size never reached the target, at a rate without failed runs."""
         cube = self.trainings.cube(self.trainings.failed)
-        completed = chosen_rates.tried(cube) & ~(cube == 1).any(axis=2)
+        completed = chosen_rates.was_tried(cube) & ~(cube == 1).any(axis=2)
         never = np.isinf(self.values).any(axis=1)
         return (self.budget.kind == TARGET) & never & completed.any(axis=1)
 
@@ -123,16 +127,13 @@ class BudgetComparison:
     @property
     def budget_columns(self) -> dict[str, Any]:
         kind, value, column = self.budget
-        of_budget = {"budget": kind, "budget_value": value, "budget_column": column}
-        return {**of_budget, "outcome": self.outcome}
+        columns = {"budget": kind, "budget_value": value, "budget_column": column}
+        return {**columns, "outcome": self.outcome}
 
     def means(self, seeds: Any = slice(None)) -> list[Interval]:
-        """Return the mean of each size with its 95 % t-interval; the geometric mean of a cost.
+        """Return the mean of each size over seeds (all by default) with its 95 % t-interval.
 
-        It is NaN without a run, or if one failed.
-
-        Args:
-            seeds: Index of the seeds that count, all by default.
+        A cost has a geometric mean. The mean is NaN without a run, or if a run failed.
         """
         return intervals.means(self.values[:, seeds], self.chosen.tuned, self.is_cost)
 
@@ -146,43 +147,47 @@ def for_experiment(
     default_target: DefaultTarget = Trainings.default_target,
     metrics: tasks.Metrics = (),
 ) -> Iterator[BudgetComparison]:
-    """Yield every outcome of every series with two batch sizes or more, at every budget.
+    """Yield one comparison per series with two batch sizes or more, budget and outcome.
 
     Args:
         stated_budgets: Budgets of the experiment: kind -> value; for a target, column -> value.
-        margins: Outcome -> largest negligible deterioration. Columns of runs.csv among them are
-            also read at the end of the runs.
+        margins: Outcome -> largest negligible deterioration. An outcome that is a column of
+            runs.csv is also compared at the end of the runs.
         analyses: Numbers of seeds at the interim analyses, which use the budgets of all seeds.
         default_target: Returns the target of a series if the experiment states none.
         metrics: User-defined metrics.
     """
-    shared = budgets(evaluations, stated_budgets)
+    shared = shared_budgets(evaluations, stated_budgets)
     for series in trainings.for_experiment(runs, evaluations, metrics):
         if len(series.axes[0]) < MIN_SIZES:
             continue
-        budget = target(series, stated_budgets, default_target)
-        read = functools.partial(_compare_series, shared=shared, target=budget, margins=margins)
-        yield from _staged(series, analyses, read)
+        budget = series_target(series, stated_budgets, default_target)
+        compare = functools.partial(_compare_series, shared=shared, target=budget, margins=margins)
+        yield from _with_earlier(series, analyses, compare)
 
 
-def _staged(
-    trainings: Trainings,
-    planned: Sequence[int],
-    read: Callable[[Trainings], Iterable[BudgetComparison]],
+def _with_earlier(
+    series: Trainings,
+    analyses: Sequence[int],
+    compare: Callable[[Trainings], Iterable[BudgetComparison]],
 ) -> Iterator[BudgetComparison]:
-    """Yield the comparisons of trainings, each with those of the same sizes at earlier analyses."""
-    *before, (_, share) = stages.analyses_so_far(len(trainings.axes[2]), planned)
-    earlier = [
+    """Yield the comparisons of a series, each with the same comparison at earlier analyses.
+
+    An earlier comparison of other batch sizes is left out.
+    """
+    *before, (_, share) = stages.analyses_so_far(len(series.axes[2]), analyses)
+    earlier_analyses = [
         {
-            _key(comparison): replace(comparison, share=used)
-            for comparison in read(trainings.first(seeds))
+            _key(comparison): replace(comparison, share=earlier_share)
+            for comparison in compare(series.with_first(seeds))
         }
-        for seeds, used in before
+        for seeds, earlier_share in before
     ]
-    for comparison in read(trainings):
-        same = (analysis.get(_key(comparison)) for analysis in earlier)
-        same = (match for match in same if match and match.batch_sizes == comparison.batch_sizes)
-        yield replace(comparison, share=share, earlier=tuple(same))
+    for comparison in compare(series):
+        matches = (analysis.get(_key(comparison)) for analysis in earlier_analyses)
+        sizes = comparison.batch_sizes
+        earlier = (match for match in matches if match and match.batch_sizes == sizes)
+        yield replace(comparison, share=share, earlier=tuple(earlier))
 
 
 def _key(comparison: BudgetComparison) -> tuple[str, str]:
@@ -192,49 +197,50 @@ def _key(comparison: BudgetComparison) -> tuple[str, str]:
 def _compare_series(
     series: Trainings, shared: list[Budget], target: Budget | None, margins: Mapping[str, float]
 ) -> Iterator[BudgetComparison]:
-    """Yield every outcome of a series at every budget.
+    """Yield one comparison of a series per budget and outcome.
 
-    To the target, at convergence and at the end a batch size has one rate, as recommended.
+    To the target, at convergence and at the end, a batch size has one rate for all data: `advised`.
     """
     advised = None
-    if trainings.at_own_targets(series.runs):  # the only evaluation of a run is at its target
+    if trainings.end_at_targets(series.runs):
         yield from _to_target(series, target, margins, advised)
-    elif trainings.at_own_ends(series.runs):
+    elif trainings.end_at_equal_budget(series.runs):
         yield from _at_equal_budget(series, margins)
-    elif series.finished[CHOSEN_BY].notna().any():
-        losses = at_budget(series, Budget(CONVERGENCE), CHOSEN_BY)
+    elif series.finished[LOSS].notna().any():
+        losses = cube_at_budget(series, Budget(CONVERGENCE), LOSS)
         costs = np.full_like(losses, math.nan)
         if target:
-            costs = series.cost_to(Target(target.column, target.value), UPDATES)
-        advised = series.chosen_for_all(losses, costs, margins.get(SECONDS, COST_MARGIN))
+            costs = series.cost_cube(Target(target.column, target.value), UPDATES)
+        advised = series.choose_for_all_data(losses, costs, margins.get(SECONDS, COST_MARGIN))
         for budget in shared:
             if budget.kind == CONVERGENCE:
                 yield from _to_target(series, target, margins, advised)
             one_rate = advised if budget.kind == CONVERGENCE else None
             yield from _at_budget(series, budget, margins, one_rate)
-    own_ends = not trainings.at_own_ends(series.runs)  # unequal ends are not compared
-    for outcome, margin in margins.items() if own_ends else ():
+    # External runs with a single row have no other end than the equal budget.
+    has_ends = not trainings.end_at_equal_budget(series.runs)
+    for outcome, margin in margins.items() if has_ends else ():
         if outcome in series.runs and series.runs[outcome].notna().any():
             yield _at_own_end(series, outcome, margin, advised)
 
 
-def budgets(evaluations: pandas.DataFrame, values: Mapping[str, Any]) -> list[Budget]:
-    """Return the budgets of an experiment, without the target, since that depends on the series.
+def shared_budgets(evaluations: pandas.DataFrame, stated: Mapping[str, Any]) -> list[Budget]:
+    """Return the budgets of an experiment that all its series share: all but the target.
 
-    Each is as stated, or the largest that every finished run reached. A budget that no run has,
-    such as seconds without a timing, is left out. If the learning rate follows the horizon, runs
-    can only be compared at equal horizons.
+    A budget has its stated value, or else the largest one that every finished run reached. A budget
+    that no run has, such as seconds without a timing, is left out. If the learning rate follows the
+    horizon, runs can only be compared at equal horizons.
     """
-    finished = run_series.finished(evaluations)
+    finished = run_series.finished_runs(evaluations)
     if not len(finished):
         return []
     last = finished.groupby(["machine", "run"])[[*AXES.values()]].max()
-    if run_series.by_horizon(evaluations):
+    if run_series.follows_horizon(evaluations):
         ends = {*last[AXES[EPOCHS]], *finished[EPOCHS]}
         equal = [Budget(EPOCHS, float(ends.pop()))] if len(ends) == 1 else []
         return [*equal, Budget(CONVERGENCE)]
     axes = {kind: axis for kind, axis in AXES.items() if last[axis].notna().any()}
-    equal = [Budget(kind, float(values.get(kind, last[axis].min()))) for kind, axis in axes.items()]
+    equal = [Budget(kind, float(stated.get(kind, last[axis].min()))) for kind, axis in axes.items()]
     return [*equal, Budget(CONVERGENCE)]
 
 
@@ -243,123 +249,123 @@ def _comparison(
     budget: Budget,
     outcome: str,
     margin: float,
-    chosen: Chosen,
+    chosen: Choice,
     **marks: np.ndarray,
 ) -> BudgetComparison:
-    """Return the comparison of an outcome; a mark that is left out is false for all sizes."""
+    """Return a comparison; each of its four marks is false for all sizes unless it is passed."""
     none = np.zeros(len(series.axes[0]), bool)
-    marks = dict.fromkeys(("at_first", "falling", "ended", "rate_left"), none) | marks
+    marks = dict.fromkeys(("at_first", "still_falling", "ended_early", "rate_left"), none) | marks
     return BudgetComparison(series, budget, outcome, margin, chosen, **marks)
 
 
 def _at_budget(
-    series: Trainings, budget: Budget, margins: Mapping[str, float], advised: Chosen | None
+    series: Trainings, budget: Budget, margins: Mapping[str, float], advised: Choice | None
 ) -> Iterator[BudgetComparison]:
-    """Yield every outcome of a series at a budget, on test data or else on validation data.
+    """Yield one comparison per outcome at a shared budget, on test data or else validation data.
 
     At convergence `advised` has the rates. Otherwise the rate has the lowest mean validation loss
     of all seeds at the budget. On validation data the other seeds choose the rate of each seed.
     """
-    losses, compared = at_budget(series, budget, CHOSEN_BY), _compared(series)
-    on_test = [f"test_{name}" for name in compared]
-    cubes = {name: at_budget(series, budget, name) for name in on_test if series.is_complete(name)}
+    losses, quantities = cube_at_budget(series, budget, LOSS), _quantities(series)
+    on_test = [f"test_{name}" for name in quantities]
+    complete = filter(series.is_complete, on_test)
+    cubes = {name: cube_at_budget(series, budget, name) for name in complete}
     marks = {}
     if advised:
-        marks["falling"] = _falling(series, advised)
-        if not cubes:  # they may be measured at the end
-            rows = run_series.finished(series.runs)
+        marks["still_falling"] = _still_falling(series, advised)
+        if not cubes:  # test data may be measured at the end only
+            rows = run_series.finished_runs(series.runs)
             measured = [name for name in on_test if name in rows and rows[name].notna().all()]
             cubes = {name: series.column(name) for name in measured}
     else:
         axis = AXES[budget.kind]
-        ended = series.by_run(lambda rows: targets.ended_before(rows[axis], budget.value))
-        marks["ended"] = (series.outcome(ended) == 1).any(axis=(1, 2))
-        index = chosen_rates.for_other_data(losses)
-        marks["rate_left"] = chosen_rates.better_with_fewer_seeds(losses, index)
-    for quantity, default in compared.items():
+        ended = series.per_run(lambda rows: targets.is_ended_before(rows[axis], budget.value))
+        marks["ended_early"] = (series.outcome_cube(ended) == 1).any(axis=(1, 2))
+        index = chosen_rates.index_for_other_data(losses)
+        marks["rate_left"] = chosen_rates.is_beaten_with_fewer_seeds(losses, index)
+    for quantity, default in quantities.items():
         test, validation = f"test_{quantity}", f"validation_{quantity}"
         name = test if test in cubes else validation
         if name == validation:
             if name not in series.finished or series.finished[name].isna().all():
                 continue
-            cubes[name] = at_budget(series, budget, name)
+            cubes[name] = cube_at_budget(series, budget, name)
         margin = margins.get(name, margins.get(test, default))
         if margin is not None:
-            cube, by_others = cubes[name], name == validation
-            chosen = advised.apply(cube) if advised else series.chosen_by(losses, cube, by_others)
-            yield _comparison(series, budget, name, margin, chosen, **marks)
+            choice = advised and advised.apply(cubes[name])
+            choice = choice or series.choose_by_losses(losses, cubes[name], name == validation)
+            yield _comparison(series, budget, name, margin, choice, **marks)
 
 
 def _at_equal_budget(series: Trainings, margins: Mapping[str, float]) -> Iterator[BudgetComparison]:
-    """Yield every outcome and the seconds of a series with equal ends, known there alone.
+    """Yield one comparison per outcome, and one of seconds, for external runs with a single row.
 
-    The other seeds choose the rate of each seed, by the first known loss or metric.
+    The other seeds choose the rate of each seed by the first outcome.
     """
 
-    def only(name: str) -> np.ndarray:
-        read = series.by_run(lambda rows: float(rows[name][0]))
-        return series.outcome(read, tasks.higher_is_better(name, series.metrics))
+    def single_rows(name: str) -> np.ndarray:
+        values = series.per_run(lambda rows: float(rows[name][0]))
+        return series.outcome_cube(values, tasks.higher_is_better(name, series.metrics))
 
     equal = budget_kinds.equal_budget(series.finished)
-    outcomes = [
-        name for name in external_columns.outcomes(series.metrics) if series.is_complete(name)
-    ]
+    outcomes = [*filter(series.is_complete, external_columns.outcomes(series.metrics))]
     if equal is None or not outcomes:
         return
-    budget, losses = Budget(*equal), only(outcomes[0])
+    budget, losses = Budget(*equal), single_rows(outcomes[0])
     losses = -losses if tasks.higher_is_better(outcomes[0], series.metrics) else losses
-    for quantity, default in _compared(series).items():
+    for quantity, default in _quantities(series).items():
         names = (f"{split}_{quantity}" for split in ("test", "validation", "train"))
         name = next(filter(outcomes.__contains__, names), None)
         margin = margins.get(name, default)
         if name and margin is not None:
-            yield _comparison(
-                series, budget, name, margin, series.chosen_by(losses, only(name), True)
-            )
+            choice = series.choose_by_losses(losses, single_rows(name), True)
+            yield _comparison(series, budget, name, margin, choice)
     if series.is_complete(SECONDS):
-        margin, seconds = margins.get(SECONDS, COST_MARGIN), only(SECONDS)
-        yield _comparison(series, budget, SECONDS, margin, series.chosen_by(losses, seconds, True))
+        margin = margins.get(SECONDS, COST_MARGIN)
+        choice = series.choose_by_losses(losses, single_rows(SECONDS), True)
+        yield _comparison(series, budget, SECONDS, margin, choice)
 
 
-def _compared(series: Trainings) -> dict[str, float | None]:
+def _quantities(series: Trainings) -> dict[str, float | None]:
     """Return the loss and the metrics of a series' tasks, each with its default margin.
 
-    None if the margin depends on the unit: it is compared only with a stated margin.
+    The margin is None if it depends on the unit. Such a metric needs a stated margin.
     """
-    learned = tasks.from_columns(series.finished.columns[series.finished.notna().any()])
-    names = [name for task in learned for name in tasks.TASKS[task]]
+    series_tasks = tasks.from_columns(series.finished.columns[series.finished.notna().any()])
+    names = [name for task in series_tasks for name in tasks.TASKS[task]]
     margins = {name: tasks.METRICS[name].margin for name in names}
     user_metrics = dict.fromkeys(metric.name for metric in series.metrics)
-    return {**margins, "loss": tasks.loss_margin(learned), **user_metrics}
+    return {**margins, "loss": tasks.loss_margin(series_tasks), **user_metrics}
 
 
 def _at_own_end(
-    series: Trainings, outcome: str, margin: float, advised: Chosen | None
+    series: Trainings, outcome: str, margin: float, advised: Choice | None
 ) -> BudgetComparison:
-    """Return a column of runs.csv at the rates of `advised`, or at those with the lowest losses.
+    """Return the comparison of a column of runs.csv, at the rates of `advised`.
 
-    Without losses the outcome itself chooses, each seed at the rate that the others choose.
+    Without `advised` the losses choose the rates. Without losses the outcome itself does, and each
+    seed is read at the rate that the other seeds choose.
     """
-    losses, cube = series.column(CHOSEN_ON), series.column(outcome)
+    losses, cube = series.column(RUN_LOSS), series.column(outcome)
     if advised:
         return _comparison(series, Budget(END), outcome, margin, advised.apply(cube))
     by_others = outcome.startswith("validation")
     if not np.isfinite(losses).any():
         losses, by_others = -cube if tasks.higher_is_better(outcome, series.metrics) else cube, True
-    return _comparison(
-        series, Budget(END), outcome, margin, series.chosen_by(losses, cube, by_others)
-    )
+    choice = series.choose_by_losses(losses, cube, by_others)
+    return _comparison(series, Budget(END), outcome, margin, choice)
 
 
 def from_column(
     rows: pandas.DataFrame, column: str, analyses: Sequence[int] = ()
 ) -> BudgetComparison:
-    """Return a column of runs.csv of one series at the end of its runs, without tuned rates.
+    """Return the comparison of a column of runs.csv in one series, without tuned rates.
 
-    A seed has no value if its run failed. A batch size without any value has failed if a run did.
+    A seed has no value if its run failed. A batch size is infinitely bad if it has no value and a
+    failed run.
     """
-    trainings = Trainings({}, rows, rows.iloc[:0])
-    (comparison,) = _staged(trainings, analyses, lambda first: [_column_values(first, column)])
+    series = Trainings({}, rows, rows.iloc[:0])
+    (comparison,) = _with_earlier(series, analyses, lambda first: [_column_values(first, column)])
     return comparison
 
 
@@ -367,79 +373,79 @@ def _column_values(series: Trainings, column: str) -> BudgetComparison:
     rows = series.runs
     finished, failed = (rows["status"] == FINISHED), rows["status"].isin(UNSUCCESSFUL)
     numbers = rows[column].astype(float)
-    numbers = numbers.where(np.isfinite(numbers) & (finished | (column == _TIMED)))
+    numbers = numbers.where(np.isfinite(numbers) & (finished | (column == _TIMING_COLUMN)))
     values, failures = (
         np.fmax.reduce(series.cube(row), axis=1) for row in (numbers, np.where(failed, 1.0, np.nan))
     )
     values[np.isnan(values).all(axis=1) & (failures == 1).any(axis=1)] = math.inf
-    no = np.zeros(len(values), bool)
-    chosen = Chosen(values, np.full(len(values), math.nan), no, np.zeros(values.shape, int), no)
-    return _comparison(series, Budget(END), column, math.nan, chosen)
+    none, rates = np.zeros(len(values), bool), np.full(len(values), math.nan)
+    choice = Choice(values, rates, none, np.zeros(values.shape, int), none)
+    return _comparison(series, Budget(END), column, math.nan, choice)
 
 
-def target(
+def series_target(
     series: Trainings, stated_budgets: Mapping[str, Any], default_target: DefaultTarget
 ) -> Budget | None:
-    """Return the target of a series: the stated one, else its default.
+    """Return the target of a series: the stated one, or else its default.
 
-    There is none if updates are not known, or if the learning rate follows the horizon.
+    It is None if updates are unknown, or if the learning rate follows the horizon.
     """
-    own_target = trainings.at_own_targets(series.runs)
-    if not own_target and (
-        not series.is_complete("updates") or run_series.by_horizon(series.evaluations)
+    has_own_target = trainings.end_at_targets(series.runs)
+    if not has_own_target and (
+        not series.is_complete("updates") or run_series.follows_horizon(series.evaluations)
     ):
         return None
-    targets_stated = [Target(*item) for item in stated_budgets.get(TARGET, {}).items()]
-    stated_target = targets_stated[0] if targets_stated else default_target(series)
-    if stated_target is None or not (stated_target.column or own_target):
+    stated_targets = [Target(*item) for item in stated_budgets.get(TARGET, {}).items()]
+    target = stated_targets[0] if stated_targets else default_target(series)
+    if target is None or not (target.column or has_own_target):
         return None
-    return Budget(TARGET, stated_target.value, stated_target.column)
+    return Budget(TARGET, target.value, target.column)
 
 
 def _to_target(
-    series: Trainings, budget: Budget | None, margins: Mapping[str, float], advised: Chosen | None
+    series: Trainings, budget: Budget | None, margins: Mapping[str, float], advised: Choice | None
 ) -> Iterator[BudgetComparison]:
-    """Yield the updates, examples and seconds that each size takes to a target.
+    """Yield one comparison per cost to a target: updates, examples and seconds.
 
-    `advised` has the rates; without it each seed is read at the rate that the others choose.
+    `advised` has the rates. Without it each seed is read at the rate that the others choose.
     """
     if budget is None:
         return
     target = Target(budget.column, budget.value)
-    first = series.at_first(target)
-    for axis in external_columns.AXES:
+    reached_at_first = series.reached_at_first(target)
+    for axis in external_columns.COST_COLUMNS:
         if series.is_complete(axis):
-            costs, margin = series.cost_to(target, axis), margins.get(axis, COST_MARGIN)
-            chosen = advised.apply(costs) if advised else series.chosen_by_itself(costs)
-            at_first = chosen_rates.at(first, np.maximum(chosen.read, 0)).any(axis=1)
+            costs, margin = series.cost_cube(target, axis), margins.get(axis, COST_MARGIN)
+            chosen = advised.apply(costs) if advised else series.choose_by_costs(costs)
+            index = np.maximum(chosen.rate_index, 0)
+            at_first = chosen_rates.values_at_rates(reached_at_first, index).any(axis=1)
             yield _comparison(series, budget, axis, margin, chosen, at_first=at_first)
 
 
-def _falling(series: Trainings, advised: Chosen) -> np.ndarray:
-    """Return whether most trainings of each size, at its rate, end at their lowest loss."""
+def _still_falling(series: Trainings, advised: Choice) -> np.ndarray:
+    """Return whether most trainings of each size end at their lowest loss, at the advised rate."""
 
-    def falls(rows: Evaluated) -> float:
-        losses = rows[CHOSEN_BY]
+    def ends_at_lowest(rows: Evaluated) -> float:
+        losses = rows[LOSS]
         is_known = len(losses) > 1 and np.isfinite(losses).any()
         return float(np.nanargmin(losses) == len(losses) - 1) if is_known else math.nan
 
-    read = advised.apply(series.cube(series.by_run(falls))).values
-    return np.nansum(read, axis=1) > 0.5 * (~np.isnan(read)).sum(axis=1)
+    falls = advised.apply(series.cube(series.per_run(ends_at_lowest))).values
+    return np.nansum(falls, axis=1) > 0.5 * (~np.isnan(falls)).sum(axis=1)
 
 
-def at_budget(series: Trainings, budget: Budget, name: str) -> np.ndarray:
-    """Return a column of each training at a budget as a cube; NaN if it ended before."""
-    loss = tasks.lower_is_better(name, series.metrics)
+def cube_at_budget(series: Trainings, budget: Budget, name: str) -> np.ndarray:
+    """Return a column of trajectories.csv at a budget as a cube; NaN if it was not reached."""
+    lower_is_better = tasks.lower_is_better(name, series.metrics)
 
     def read(rows: Evaluated) -> float:
         if budget.kind != CONVERGENCE:
-            used = rows[AXES[budget.kind]]
-            scaled = tasks.logarithmic(name)
-            return targets.at_budget(used, rows[name], budget.value, scaled)
-        losses = rows[CHOSEN_BY]
+            used, logarithmic = rows[AXES[budget.kind]], tasks.is_logarithmic(name)
+            return targets.value_at_budget(used, rows[name], budget.value, logarithmic)
+        losses = rows[LOSS]
         finite = np.isfinite(losses)
-        if not finite.any():  # a single row is all that there is to read
+        if not finite.any():  # an external run may have a single row without a loss
             return float(rows[name][0]) if len(losses) == 1 else math.nan
         return float(rows[name][np.argmin(np.where(finite, losses, math.inf))])
 
-    return series.outcome(series.by_run(read), higher_is_better=not loss)
+    return series.outcome_cube(series.per_run(read), higher_is_better=not lower_is_better)

@@ -1,8 +1,9 @@
-"""Claims: verdicts on the sentences of documents.
+"""Claims and tables of experiments in, claims.csv out: a verdict on each sentence of a document.
 
-A claim must hold for every series of the rows that it selects and, if it is about single cells, for
-each of them. A ratio is a statement about logarithms. The claims of one document in one study are a
-family of statements; see `verdicts`.
+A claim must hold for every series of the rows that it selects. A claim about single cells must hold
+for each cell. A ratio is a statement about logarithms. The claims of one document in one study are
+a family of statements (see `verdicts`). A new column goes into `_claim_row`, a new reason into
+`_reason_untestable`, and a new type of test into `_STATEMENTS`.
 """
 
 from __future__ import annotations
@@ -18,67 +19,68 @@ import numpy as np
 import pandas
 
 from batchscope.analysis import run_series, targets, verdicts
-from batchscope.analysis.verdicts import Contrast, Row, Statement
+from batchscope.analysis.contrasts import Contrast
+from batchscope.analysis.verdicts import Row, Statement
 from batchscope.host import requirements
 from batchscope.store import records
-from batchscope.study import common_settings, stages, tables, tasks
+from batchscope.study import stages, tables, tasks, timing_columns
 from batchscope.study.claims import DIFFERENCE, GPU, MACHINE, RATIO, Claim, Test
 from batchscope.study.decision_columns import CLAIMS
 from batchscope.study.outcomes import RISES, Reason, Verdict
 
 Cells = Mapping[str, tuple[Any, ...]]  # factor or key -> selected values
-_ALL = "_all"  # column with a single value, for tests along no factor
+_ALL = "_all"  # column with a single value, for tests that are not over a factor
 
 
 def table(
     claims: Iterable[Claim],
     read: Callable[[str, str], pandas.DataFrame],
     machine: str,
-    planned: Mapping[str, Sequence[int]],
+    analyses: Mapping[str, Sequence[int]],
 ) -> pandas.DataFrame:
-    """Return one row per claim, in order; see `CLAIMS`.
+    """Return one row per claim, in order (see `CLAIMS`).
 
     Args:
         read: (experiment, table) -> its rows.
-        machine: This machine. It tests the claims that name no machine.
-        planned: Experiment -> numbers of replicates at its interim analyses, if it has any.
+        machine: This machine. Claims that name no machine are tested on its rows.
+        analyses: Experiment -> numbers of replicates at its interim analyses, if it has any.
     """
-    rows = [_row(claim, read, machine, planned.get(claim.test.experiment, ())) for claim in claims]
+    rows = [_claim_row(claim, read, machine, analyses) for claim in claims]
     judged = verdicts.judge(rows, "document")
     for row in judged:
-        if "deciding" in row:
+        if "deciding" in row:  # `judge` adds `deciding` and `later_analyses` to a tested row
             row["replicates"] = row["counts"][-1 - row["later_analyses"]]
             row["part"] = _json(dict(row["deciding"].cells))
             row["parts"] = len(row["statement"].contrasts)
     return run_series.table(judged, CLAIMS)
 
 
-def _row(
+def _claim_row(
     claim: Claim,
     read: Callable[[str, str], pandas.DataFrame],
     machine: str,
-    planned: Sequence[int],
+    analyses: Mapping[str, Sequence[int]],
 ) -> Row:
     """Return the row of a claim, with its statement if it can be tested."""
     test = claim.test
     frame = read(test.experiment, test.table)
     if "machine" in frame and not any("machine" in cells for cells in test.selections()):
         frame = frame[frame["machine"] == machine]
-    rows = _rows(frame, test)
-    statement = _statement(rows, test, planned)
-    reason, reason_of = _missing(claim, frame, rows, statement)
-    column, by = tables.column(test.table, test.column), _replicate(rows, test)
-    replicates = rows[by].nunique() if by else min(1, len(rows))
+    rows = _tested_rows(frame, test)
+    counts = analyses.get(test.experiment, ())
+    statement = _statement(rows, test, counts)
+    reason, missing_cells = _reason_untestable(claim, frame, rows, statement)
+    column, name = tables.describe_column(test.table, test.column), _replicate_column(rows, test)
+    replicates = rows[name].nunique() if name else min(1, len(rows))
     unit = column.unit if column else ""
     if unit.startswith(tasks.NATS):
-        unit = tasks.unit(unit, tasks.from_columns(read(test.experiment, "history")))
-    per = "doubling" if _doublings(rows, test) else "unit"
+        unit = tasks.unit_for_tasks(unit, tasks.from_columns(read(test.experiment, "history")))
+    per = "doubling" if _has_doublings(rows, test) else "unit"
     sides = [{test.over: test.chosen}] if test.chosen else test.sides
     low, high = (end if math.isfinite(end) else math.nan for end in test.bounds)
+    claim_columns = ("id", "document", "place", "sentence", "figure")
     return {
-        **{
-            name: getattr(claim, name) for name in ("id", "document", "place", "sentence", "figure")
-        },
+        **{name: getattr(claim, name) for name in claim_columns},
         **{name: getattr(test, name) for name in ("type", "experiment", "table", "column", "over")},
         "scale": RATIO if test.ratio else DIFFERENCE,
         "per": per if test.type in ("trend", "interaction") else "",
@@ -88,23 +90,23 @@ def _row(
         "cells": _json(_single_values(test.cells)),
         "sides": _json([*map(_single_values, sides)]),
         "replicates": replicates,
-        "counts": [count for count, _ in stages.analyses_so_far(replicates, planned)],
+        "counts": [count for count, _ in stages.analyses_so_far(replicates, counts)],
         "verdict": Verdict.NOT_TESTABLE,
         "reason": reason,
-        "reason_of": _json(reason_of),
+        "reason_of": _json(missing_cells),
         "statement": None if reason else statement,
     }
 
 
-def _missing(
+def _reason_untestable(
     claim: Claim, frame: pandas.DataFrame, rows: pandas.DataFrame, statement: Statement
 ) -> tuple[Reason, dict[str, Any]]:
-    """Return the reason why a claim cannot be tested, with the cells that are missing, if any."""
+    """Return the first reason why a claim cannot be tested, with the missing cells, if any."""
     test = claim.test
-    absent = _absent(frame, test)
-    reason = Reason.NONE if absent else _unusable(rows, test)
+    absent_cell = _first_absent_cell(frame, test)
+    reason = Reason.NONE if absent_cell else _reason_values_unusable(rows, test)
     unusable = reason, (test.budget if reason == Reason.NO_BUDGET else {})
-    if statement.n and not absent:
+    if statement.n and not absent_cell:
         return unusable
     if claim.requires == MACHINE:
         return Reason.NO_MACHINE, {}
@@ -115,29 +117,31 @@ def _missing(
     if requirements.NO_CORES in statuses:
         return Reason.NO_CORES, {}
     if requirements.NOT_INSTALLED in statuses:
-        return Reason.NOT_INSTALLED, _only_in(frame, frame["status"] == requirements.NOT_INSTALLED)
+        missing = frame["status"] == requirements.NOT_INSTALLED
+        return Reason.NOT_INSTALLED, _values_only_in(frame, missing)
     if frame.empty:
         return Reason.NO_RESULTS, {}
-    if absent or not statement.contrasts:
-        return Reason.NOT_IN_GRID, absent
+    if absent_cell or not statement.contrasts:
+        return Reason.NOT_IN_GRID, absent_cell
     if reason:
         return unusable
-    return Reason.NO_VALUE, next(dict(part.cells) for part in statement.contrasts if not part.n)
+    empty = next(contrast for contrast in statement.contrasts if not contrast.n)
+    return Reason.NO_VALUE, dict(empty.cells)
 
 
-def _only_in(frame: pandas.DataFrame, selected: pandas.Series) -> dict[str, list[Any]]:
-    """Return factor -> values that only the selected rows have."""
+def _values_only_in(frame: pandas.DataFrame, selected: pandas.Series) -> dict[str, list[Any]]:
+    """Return factor -> its values that occur in the selected rows only."""
     by_factor = {
         name: frame.loc[selected & ~frame[name].isin(frame.loc[~selected, name]), name].unique()
-        for name in run_series.varying(frame)
+        for name in run_series.varying_factors(frame)
     }
     return {name: [*values] for name, values in by_factor.items() if len(values)}
 
 
-def _absent(frame: pandas.DataFrame, test: Test) -> dict[str, Any]:
-    """Return the first named cell that no row has; empty if there are rows of all.
+def _first_absent_cell(frame: pandas.DataFrame, test: Test) -> dict[str, Any]:
+    """Return the first stated factor value that no row has; empty if every value has rows.
 
-    A budget names no cell: it is read within a run.
+    A budget is no factor: it is read within a run.
     """
     for selection in test.selections():
         cells = {name: values for name, values in selection.items() if name not in test.budget}
@@ -148,15 +152,16 @@ def _absent(frame: pandas.DataFrame, test: Test) -> dict[str, Any]:
     return {}
 
 
-def _unusable(rows: pandas.DataFrame, test: Test) -> Reason:
-    """Return the reason why the remaining replicates decide nothing.
+def _reason_values_unusable(rows: pandas.DataFrame, test: Test) -> Reason:
+    """Return the reason why a test may not use the values of its rows; `Reason.NONE` if it may.
 
     A training that failed leaves its seed out. But the end before a budget, or a value without a
     logarithm, depends on the measured value: the remaining seeds would be a biased choice.
     """
     if test.column not in rows:
         return Reason.NONE
-    values = (run_series.finished(rows) if "status" in rows else rows)[test.column].astype(float)
+    rows = run_series.finished_runs(rows) if "status" in rows else rows
+    values = rows[test.column].astype(float)
     if test.budget and values.isna().any():
         return Reason.NO_BUDGET
     return Reason.NOT_POSITIVE if test.ratio and (values <= 0).any() else Reason.NONE
@@ -178,10 +183,10 @@ def _selected(frame: pandas.DataFrame, cells: Cells) -> pandas.DataFrame:
     return frame
 
 
-def _rows(frame: pandas.DataFrame, test: Test) -> pandas.DataFrame:
-    """Return the rows that a test reads; the column is NaN if a run has no value.
+def _tested_rows(frame: pandas.DataFrame, test: Test) -> pandas.DataFrame:
+    """Return the rows that a test reads; its column is NaN if a run did not finish.
 
-    Trajectories have a row per run, at the budget in the cells.
+    With a budget there is one row per run, with the value at the budget.
     """
     if frame.empty or test.column not in frame:
         return frame.iloc[:0]
@@ -196,54 +201,55 @@ def _rows(frame: pandas.DataFrame, test: Test) -> pandas.DataFrame:
 
 
 def _at_budget(frame: pandas.DataFrame, budget: str, value: float, column: str) -> pandas.DataFrame:
-    """Return one row per machine and run: a column at a budget."""
-    rows = []
+    """Return one row per machine and run, with the value of a column at a budget."""
+    rows, logarithmic = [], tasks.is_logarithmic(column)
     for _, run in frame.groupby(["machine", "run"], sort=False):
-        at = targets.at_budget(run[budget], run[column], value, tasks.logarithmic(column))
-        rows.append({**run.iloc[0].to_dict(), budget: value, column: at})
+        value_there = targets.value_at_budget(run[budget], run[column], value, logarithmic)
+        rows.append({**run.iloc[0].to_dict(), budget: value, column: value_there})
     return pandas.DataFrame(rows).drop(columns=[*({*tables.BUDGETS} - {budget, column})])
 
 
-def _replicate(frame: pandas.DataFrame, test: Test) -> str:
-    """Return the column that distinguishes replicates of a row; empty without one."""
-    name = common_settings.REPEAT if test.timed else "seed"
+def _replicate_column(frame: pandas.DataFrame, test: Test) -> str:
+    """Return the column that distinguishes replicates: seeds or timing jobs; empty without it."""
+    name = timing_columns.REPEAT_COLUMN if test.timed else "seed"
     return name if name in frame else ""
 
 
-def _doublings(rows: pandas.DataFrame, test: Test) -> bool:
-    """Return whether slopes are per doubling, which needs positive values."""
+def _has_doublings(rows: pandas.DataFrame, test: Test) -> bool:
+    """Return whether slopes are per doubling: all values of the factor are positive."""
     if test.over not in rows:
         return True
     return not (pandas.to_numeric(rows[test.over], errors="coerce") <= 0).any()
 
 
-def _statement(rows: pandas.DataFrame, test: Test, planned: Sequence[int]) -> Statement:
-    """Return the statement of a test about its rows; without contrasts if these lack its cells."""
+def _statement(rows: pandas.DataFrame, test: Test, analyses: Sequence[int]) -> Statement:
+    """Return the statement of a test; it has no contrasts if the rows lack its cells."""
     if rows.empty:
-        return Statement.of_all(())
-    by, values = _replicate(rows, test), rows[test.column].astype(float)
+        return Statement.all_hold(())
+    name, values = _replicate_column(rows, test), rows[test.column].astype(float)
     rows = rows.copy().assign(
         **{_ALL: 0},
-        _replicate=rows[by] if by else 0,
+        _replicate=rows[name] if name else 0,
         _value=np.log(values.where(values > 0)) if test.ratio else values,
     )
-    statements = [part for series in _series(rows, test) for part in _PARTS[test.type](series)]
+    make = _STATEMENTS[test.type]
+    statements = [statement for series in _test_series(rows, test) for statement in make(series)]
     statement = Statement(
         tuple(part for statement in statements for part in statement.parts),
         tuple(step for statement in statements for step in statement.steps),
         ratio=test.ratio,
     )
-    return verdicts.at_analyses(rows["_replicate"].nunique(), planned, statement.first)
+    return verdicts.at_analyses(rows["_replicate"].nunique(), analyses, statement.with_first)
 
 
 @dataclass(frozen=True)
 class _TestSeries:
-    """The numbers of one series.
+    """The numbers of one series that a test compares.
 
     Attributes:
-        cells: Values that distinguish it; pairs of values if two sides are compared.
+        cells: Factor -> value that distinguishes the series, or the pair of values of two sides.
         doublings: Whether positions are binary logarithms.
-        values: Replicates x values of `test.over`, for each of the compared sides.
+        values: For each compared side, a table of replicates x values of `test.over`.
     """
 
     test: Test
@@ -251,65 +257,65 @@ class _TestSeries:
     doublings: bool
     values: list[pandas.DataFrame]
 
-    def contrast(self, numbers: pandas.Series | np.ndarray, at: Any = None) -> Contrast:
-        """Return a contrast with the bounds of the test; for a ratio, their logarithms."""
+    def contrast(self, numbers: pandas.Series | np.ndarray, value: Any = None) -> Contrast:
+        """Return a contrast about a value of `test.over`; bounds of a ratio are logarithms."""
         low, high = self.test.bounds
         if self.test.ratio:
             low, high = (math.log(low) if low > 0 else -math.inf), math.log(high)
         name = self.values[0].columns.name
-        along = {} if at is None or name == _ALL else {name: at}
-        return Contrast(numbers, low, high, cells={**self.cells, **along})
+        cells = self.cells if value is None or name == _ALL else {**self.cells, name: value}
+        return Contrast(numbers, low, high, cells=cells)
 
-    def part(self, numbers: pandas.Series | np.ndarray, at: Any = None) -> Statement:
-        return Statement.of_all([self.contrast(numbers, at)])
+    def statement(self, numbers: pandas.Series | np.ndarray, value: Any = None) -> Statement:
+        return Statement.all_hold([self.contrast(numbers, value)])
 
-    def positions(self, at: Sequence[Any]) -> np.ndarray:
-        return np.log2(np.asarray(at, float)) if self.doublings else np.asarray(at, float)
+    def positions(self, values: Sequence[Any]) -> np.ndarray:
+        return np.log2(np.asarray(values, float)) if self.doublings else np.asarray(values, float)
 
 
-def _series(rows: pandas.DataFrame, test: Test) -> Iterator[_TestSeries]:
-    """Yield every series of the rows; if sides are compared, of each cell of one with each.
+def _test_series(rows: pandas.DataFrame, test: Test) -> Iterator[_TestSeries]:
+    """Yield one series per combination of the factors that the test does not itself vary.
 
-    A series are the rows that neither the sides nor the test distinguish.
+    If the test compares two sides, a series pairs one cell of each side.
     """
-    doublings, replicates = _doublings(rows, test), np.unique(rows["_replicate"])
+    doublings, replicates = _has_doublings(rows, test), np.unique(rows["_replicate"])
     for compared in test.compared:
         over = test.over if test.over in rows and test.over not in compared[0] else _ALL
         for sides in itertools.product(*map(_single_cells, compared)):
             pairs = {name: [side[name][0] for side in sides] for name in compared[0]}
             compared_rows = pandas.concat([_selected(rows, side) for side in sides])
-            for cells, group in _groups(compared_rows, test, {test.over, *pairs}):
+            for cells, group in _rows_by_factors(compared_rows, test, {test.over, *pairs}):
                 selected = [_selected(group, side) for side in sides]
                 if not any(side.empty for side in selected):
-                    values = [_table(side, over, replicates) for side in selected]
+                    values = [_values_by_cell(side, over, replicates) for side in selected]
                     yield _TestSeries(test, {**cells, **pairs}, doublings, values)
 
 
 def _single_cells(cells: Cells) -> list[dict[str, Any]]:
-    """Return the cells with a single value of every factor."""
+    """Return every combination of the selected values, with a single value per factor."""
     return [
         {name: (value,) for name, value in zip(cells, values, strict=True)}
         for values in itertools.product(*cells.values())
     ]
 
 
-def _groups(
+def _rows_by_factors(
     frame: pandas.DataFrame, test: Test, excluded: set[str]
 ) -> Iterator[tuple[dict[str, Any], pandas.DataFrame]]:
-    """Yield the rows that share all factors but the excluded ones, with the factors that vary."""
-    keys = [name for name in tables.CLAIMED[test.table].keys if name != test.column]
-    # If another factor takes its place, each batch size is a series.
+    """Yield (factors, rows): the rows that share all factors except the excluded ones."""
+    keys = [name for name in tables.CLAIMABLE_TABLES[test.table].keys if name != test.column]
+    # A test over another factor has one series per batch size.
     names = dict.fromkeys([*run_series.series_factors(frame), "batch_size", *keys])
-    split = run_series.varying(
+    split = run_series.varying_factors(
         frame, [name for name in names if name in frame and name not in excluded]
     )
     for values, group in frame.groupby(split, sort=False, dropna=False) if split else [((), frame)]:
         yield dict(zip(split, values, strict=True)), group
 
 
-def _table(frame: pandas.DataFrame, over: str, replicates: np.ndarray) -> pandas.DataFrame:
-    """Return a column by replicate and cell; several values of a run in one cell are averaged."""
-    # Cells without a value stay, so that missing values are seen.
+def _values_by_cell(frame: pandas.DataFrame, over: str, replicates: np.ndarray) -> pandas.DataFrame:
+    """Return a table of replicates x cells; several values of a run in one cell are averaged."""
+    # Cells without a value stay, so that the statement is not tested without them.
     values = frame.groupby(["_replicate", over], dropna=False)["_value"].mean().unstack(over)
     return values[sorted(values.columns)].reindex(replicates)
 
@@ -324,53 +330,54 @@ def _trend(series: _TestSeries) -> Iterator[Statement]:
 def _equivalence(series: _TestSeries) -> Iterator[Statement]:
     (values,) = series.values
     for lower, upper in itertools.combinations(values.columns, 2):
-        yield series.part(values[upper] - values[lower], [upper, lower])
+        yield series.statement(values[upper] - values[lower], [upper, lower])
 
 
 def _value(series: _TestSeries) -> Iterator[Statement]:
-    for at, values in series.values[0].items():
-        yield series.part(values, at)
+    for cell, values in series.values[0].items():
+        yield series.statement(values, cell)
 
 
 def _difference(series: _TestSeries) -> Iterator[Statement]:
     upper, lower = series.values
-    for at in upper.columns.intersection(lower.columns):
-        yield series.part(upper[at] - lower[at], at)
+    for cell in upper.columns.intersection(lower.columns):
+        yield series.statement(upper[cell] - lower[cell], cell)
 
 
 def _interaction(series: _TestSeries) -> Iterator[Statement]:
     upper, lower = series.values
-    at = sorted(upper.columns.intersection(lower.columns))
-    if len(at) > 1:
-        yield series.part(verdicts.slopes(upper[at] - lower[at], series.positions(at)))
+    common = sorted(upper.columns.intersection(lower.columns))
+    if len(common) > 1:
+        slopes = verdicts.slopes(upper[common] - lower[common], series.positions(common))
+        yield series.statement(slopes)
 
 
 def _argmax(series: _TestSeries) -> Iterator[Statement]:
-    """One of the chosen values is better than all others; wrong if another one beats them all."""
+    """State that one of the chosen values beats all others; wrong if another beats all chosen."""
     (values,), chosen = series.values, series.test.chosen
     complete = values.where(values.notna().all(axis=1))
-    rivals = [at for at in values if at in chosen]
-    losers = [at for at in values if at not in chosen]
-    if rivals and losers:
-        rows = (
-            tuple(series.contrast(complete[best] - complete[at], [best, at]) for at in losers)
-            for best in rivals
-        )
+    claimed_best = [value for value in values if value in chosen]
+    others = [value for value in values if value not in chosen]
+    if claimed_best and others:
+        rows = []
+        for best in claimed_best:
+            pairs = ((complete[best] - complete[other], [best, other]) for other in others)
+            rows.append(tuple(series.contrast(*pair) for pair in pairs))
         yield Statement((tuple(rows),))
 
 
 def _exception(series: _TestSeries) -> Iterator[Statement]:
-    """A size is off the straight line between its neighbours, both axes logarithmic."""
+    """State that a size is off the line between its neighbours, both axes logarithmic."""
     (values,) = series.values
-    at = [*values.columns]
-    for left, middle, right in zip(at, at[1:], at[2:], strict=False):
+    sizes = [*values.columns]
+    for left, middle, right in zip(sizes, sizes[1:], sizes[2:], strict=False):
         if middle in series.test.chosen and left > 0:
             share = math.log(middle / left) / math.log(right / left)
             line = (1 - share) * values[left] + share * values[right]
-            yield series.part(values[middle] - line, middle)
+            yield series.statement(values[middle] - line, middle)
 
 
-_PARTS: dict[str, Callable[[_TestSeries], Iterator[Statement]]] = {
+_STATEMENTS: dict[str, Callable[[_TestSeries], Iterator[Statement]]] = {
     "trend": _trend,
     "equivalence": _equivalence,
     "value": _value,

@@ -1,4 +1,4 @@
-"""The critical batch size, from the updates that each batch size takes to a target.
+"""Updates to a target by batch size in, the critical batch size with its interval out.
 
     log S = log S_min + log(1 + B_crit / B),    E_min = S_min * B_crit
 
@@ -21,11 +21,11 @@ from batchscope.study.outcomes import LEVEL
 
 NAN = math.nan
 ROUNDING = 1e-9  # largest residual of log S of an exact fit
-_EQUAL = 1e-7  # differences of log S below it come from a search or from interpolation
-# B_crit is searched up to this factor beyond the batch sizes; an end farther away is open.
-_SEARCH = 1e4
-_CURVATURES = (0.1, 10.0)
-_STRAY = 2  # standard errors of a size's mean beyond which it strays
+_EQUAL = 1e-7  # smaller differences of log S are due to a search or to interpolation
+# B_crit is searched up to this factor beyond the batch sizes. Ends farther away are unbounded.
+_RANGE = 1e4
+_CURVATURE_BOUNDS = (0.1, 10.0)
+_MIN_STRAY = 2  # a batch size strays if it departs by this number of standard errors of its mean
 PERFECT, MAXIMAL = "perfect scaling", "maximal data parallelism"
 # Local slope of log S is -1 / (1 + B / B_crit): -0.9 and -0.1 at these shares of B_crit.
 PERFECT_BELOW, MAXIMAL_ABOVE = 1 / 9, 9.0
@@ -36,16 +36,16 @@ class CriticalBatchSize(NamedTuple):
 
     Attributes:
         points: Number of batch sizes.
-        updates_min: S_min; NaN if B_crit is open upwards.
-        examples_min: E_min; NaN if B_crit is open downwards.
-        critical_batch_size: NaN if the updates fall as 1 / B at every size (open upwards), or do
-            not fall (open downwards).
-        low: End of its 95 % interval; NaN if it is open ("at most").
-        high: NaN if it is open ("at least").
+        updates_min: S_min; NaN if B_crit is unbounded above.
+        examples_min: E_min; NaN if B_crit is unbounded below.
+        critical_batch_size: B_crit; NaN if the updates fall as 1 / B at every size (unbounded
+            above), or do not fall (unbounded below).
+        low: Lower end of its 95 % interval; NaN if it is unbounded ("at most").
+        high: Upper end; NaN if it is unbounded ("at least").
         by_seed: Whether an end of the interval is the one over seeds.
-        residual: Root mean square of log S, about the relative error.
-        lack_of_fit: p of departures from the curve by chance; NaN without a test.
-        stray: The sizes that depart from it, if that is significant.
+        residual: Root mean square residual of log S, about the relative error.
+        lack_of_fit: p-value of the departures from the curve; NaN without a test.
+        stray: The sizes that depart from the curve, if the departures are significant.
     """
 
     points: int
@@ -61,10 +61,10 @@ class CriticalBatchSize(NamedTuple):
 
     @property
     def flagged(self) -> bool:
-        return departs(self.lack_of_fit)
+        return is_significant(self.lack_of_fit)
 
 
-def departs(lack_of_fit: float) -> bool:
+def is_significant(lack_of_fit: float) -> bool:
     return bool(lack_of_fit < LEVEL)
 
 
@@ -76,11 +76,11 @@ def updates(batch_sizes: Any, updates_min: float, examples_min: float) -> np.nda
 def fit(batch_sizes: Any, updates: Any, differ: Any = False) -> CriticalBatchSize:
     """Fit S_min and B_crit to the updates to a target.
 
-    The best log S_min at a fixed B_crit is a mean, so that B_crit alone is searched. The fit is to
-    the mean logarithm over seeds at each size. Its interval contains every B_crit with
-    RSS <= RSS_min (1 + F_.95;1,n-2 / (n-2)), n the number of sizes (profile likelihood; Bates and
-    Watts, "Nonlinear regression analysis and its applications", 1988, section 6.1). One fit per
-    seed gives Student's t-interval of log B_crit. Each end is the wider one.
+    The data are the mean logarithms over seeds at each size. At a fixed B_crit the best log S_min
+    is a mean, so only B_crit is searched. The profile interval contains every B_crit with
+    RSS <= RSS_min (1 + F_.95;1,n-2 / (n-2)), n the number of sizes (Bates and Watts, "Nonlinear
+    regression analysis and its applications", 1988, section 6.1). One fit per seed gives Student's
+    t-interval of log B_crit. Each end of the result is the wider one of both intervals.
 
     Args:
         batch_sizes: At least three different ones, shape (sizes,).
@@ -94,23 +94,24 @@ def fit(batch_sizes: Any, updates: Any, differ: Any = False) -> CriticalBatchSiz
     differ = np.broadcast_to(differ, len(sizes))[order]
     logs = np.nanmean(table, axis=1)
     best, least = _search(sizes, logs)
-    ends, seeds = _profile_ends(sizes, logs, best, least), _over_seeds(sizes, table, differ.any())
-    low, high = min(ends[0], seeds[0]), max(ends[1], seeds[1])
+    profile = _profile_interval(sizes, logs, best, least)
+    seeds = _interval_over_seeds(sizes, table, differ.any())
+    low, high = min(profile[0], seeds[0]), max(profile[1], seeds[1])
     shape = _shape(best, sizes)
     centre = float(np.mean(logs - shape))
     residuals = logs - centre - shape
     p, errors = _lack_of_fit(sizes, table, residuals, best, differ)
     departures = np.abs(residuals) / errors
-    stray = sizes[departures >= min(_STRAY, departures.max())] if departs(p) else ()
+    stray = sizes[departures >= min(_MIN_STRAY, departures.max())] if is_significant(p) else ()
     inside = math.isfinite(best)
     return CriticalBatchSize(
         points=len(sizes),
         updates_min=NAN if best == math.inf else math.exp(centre),
         examples_min=NAN if best == -math.inf else math.exp(centre + (best if inside else 0.0)),
         critical_batch_size=math.exp(best) if inside else NAN,
-        low=math.exp(low) if low > math.log(sizes[0] / _SEARCH) else NAN,
-        high=math.exp(high) if high < math.log(sizes[-1] * _SEARCH) else NAN,
-        by_seed=bool(seeds[0] < ends[0] or seeds[1] > ends[1]),
+        low=math.exp(low) if low > math.log(sizes[0] / _RANGE) else NAN,
+        high=math.exp(high) if high < math.log(sizes[-1] * _RANGE) else NAN,
+        by_seed=bool(seeds[0] < profile[0] or seeds[1] > profile[1]),
         residual=math.sqrt(least / len(sizes)),
         lack_of_fit=p,
         stray=tuple(int(size) for size in stray),
@@ -118,16 +119,16 @@ def fit(batch_sizes: Any, updates: Any, differ: Any = False) -> CriticalBatchSiz
 
 
 def _shape(log_critical: Any, sizes: np.ndarray) -> np.ndarray:
-    """Return log(1 + B_crit / B), shape (..., sizes); less log B_crit if that is infinite."""
+    """Return log(1 + B_crit / B), shape (..., sizes); an infinite B_crit gives -log B."""
     logs = np.asarray(log_critical, float)[..., None]
     finite = np.where(logs == math.inf, 0.0, logs)
     return np.where(logs == math.inf, -np.log(sizes), np.logaddexp(0, finite - np.log(sizes)))
 
 
-def _squares(
+def _residual_squares(
     log_critical: Any, sizes: np.ndarray, logs: np.ndarray, quadratic: bool = False
 ) -> Any:
-    """Return RSS at one log B_crit or several, optionally with a term g (log B - mean)^2."""
+    """Return RSS at one or several log B_crit, optionally with a term g (log B - mean)^2."""
     residuals = logs - _shape(log_critical, sizes)
     squares = np.var(residuals, axis=-1) * len(sizes)
     if quadratic:
@@ -138,38 +139,38 @@ def _squares(
 
 
 def _grid(sizes: np.ndarray) -> np.ndarray:
-    return np.linspace(math.log(sizes[0] / _SEARCH), math.log(sizes[-1] * _SEARCH), 300)
+    return np.linspace(math.log(sizes[0] / _RANGE), math.log(sizes[-1] * _RANGE), 300)
 
 
 def _search(sizes: np.ndarray, logs: np.ndarray, quadratic: bool = False) -> tuple[float, float]:
     """Return the best log B_crit, which may be infinite, and its RSS."""
     grid, data = _grid(sizes), (sizes, logs, quadratic)
-    at = int(np.argmin(_squares(grid, *data)))
-    around = (grid[max(at - 1, 0)], grid[min(at + 1, len(grid) - 1)])
+    index = int(np.argmin(_residual_squares(grid, *data)))
+    around = (grid[max(index - 1, 0)], grid[min(index + 1, len(grid) - 1)])
     inside = optimize.minimize_scalar(
-        _squares, bounds=around, args=data, method="bounded", options={"xatol": 1e-10}
+        _residual_squares, bounds=around, args=data, method="bounded", options={"xatol": 1e-10}
     )
-    limits = [(end, float(_squares(end, *data))) for end in (math.inf, -math.inf)]
+    limits = [(end, float(_residual_squares(end, *data))) for end in (math.inf, -math.inf)]
     return min(*limits, (float(inside.x), float(inside.fun)), key=lambda result: result[1])
 
 
-def _profile_ends(
+def _profile_interval(
     sizes: np.ndarray, logs: np.ndarray, best: float, least: float
 ) -> tuple[float, float]:
-    """Return the ends of the profile interval of log B_crit; infinite if it is open."""
+    """Return the profile interval of log B_crit; an unbounded end is infinite."""
     freedom = len(sizes) - 2
     growth = float(special.fdtri(1, freedom, 1 - LEVEL)) / freedom
-    most = max(least, len(sizes) * ROUNDING**2) * (1 + growth)
+    max_squares = max(least, len(sizes) * ROUNDING**2) * (1 + growth)
 
     def excess(log_critical: Any) -> Any:
-        return _squares(log_critical, sizes, logs) - most
+        return _residual_squares(log_critical, sizes, logs) - max_squares
 
     grid = _grid(sizes)
     grid = np.sort(np.append(grid, best)) if math.isfinite(best) else grid
     inside = np.flatnonzero(excess(grid) <= 0)
     if not len(inside):  # an exact fit at a limit excludes all other values
         return (grid[-1], math.inf) if best > 0 else (-math.inf, grid[0])
-    # The profile is searched inwards from both limits, up to its first fall to the bound.
+    # The profile is searched from both limits inwards, up to where it first falls to the bound.
     lowest, highest = inside[0], inside[-1]
     low, high = -math.inf, math.inf
     if lowest > 0 and excess(low) > 0:
@@ -179,8 +180,8 @@ def _profile_ends(
     return low, high
 
 
-def _over_seeds(sizes: np.ndarray, table: np.ndarray, differ: bool) -> tuple[float, float]:
-    """Return the t-interval of log B_crit over one fit per seed; empty without two of them."""
+def _interval_over_seeds(sizes: np.ndarray, table: np.ndarray, differ: bool) -> tuple[float, float]:
+    """Return the t-interval of log B_crit over one fit per seed; empty with less than two."""
     by_seed = [
         _search(sizes[~np.isnan(logs)], logs[~np.isnan(logs)])[0]
         for logs in table.T
@@ -188,7 +189,7 @@ def _over_seeds(sizes: np.ndarray, table: np.ndarray, differ: bool) -> tuple[flo
     ]
     if len(by_seed) < 2:
         return math.inf, -math.inf
-    if not np.isfinite(by_seed).all():  # no mean if the fit of a seed is open
+    if not np.isfinite(by_seed).all():  # a seed with an unbounded B_crit has no mean
         low = -math.inf if -math.inf in by_seed else math.inf
         return low, math.inf if math.inf in by_seed else -math.inf
     return intervals.t_interval(by_seed, 1 - LEVEL, differ=differ)[1:3]
@@ -197,7 +198,7 @@ def _over_seeds(sizes: np.ndarray, table: np.ndarray, differ: bool) -> tuple[flo
 def _lack_of_fit(
     sizes: np.ndarray, table: np.ndarray, residuals: np.ndarray, best: float, differ: np.ndarray
 ) -> tuple[float, np.ndarray]:
-    """Return p of departures from the curve by chance, and the standard errors of the means.
+    """Return the p-value of the departures from the curve, and the standard errors of the means.
 
     With replicates it is the pure-error F test: the departures of the means against the scatter of
     replicates about them and, if every seed has every size, about the seeds' levels (Draper and
@@ -220,7 +221,7 @@ def _lack_of_fit(
 def _without_replicates(
     sizes: np.ndarray, logs: np.ndarray, residuals: np.ndarray, best: float
 ) -> tuple[float, np.ndarray]:
-    """Test one more constant, each at half the level: another bend, or a quadratic term."""
+    """Test one more constant, a bend or a quadratic term, each at half the level."""
     freedom = len(sizes) - 3
     if freedom < 1:
         return NAN, np.full(len(sizes), NAN)
@@ -233,9 +234,9 @@ def _without_replicates(
 
 
 def _bent(sizes: np.ndarray, logs: np.ndarray, best: float) -> float:
-    """Return RSS of a bend that is sharper or softer than the hyperbola's.
+    """Return RSS of a curve with a sharper or softer bend than the hyperbola.
 
-    It keeps both ends: log S = log S_min + log(1 + (B_crit / B)^c) / c.
+    Both of its ends are the same: log S = log S_min + log(1 + (B_crit / B)^c) / c.
     """
 
     def residuals(constants: np.ndarray) -> np.ndarray:
@@ -245,5 +246,5 @@ def _bent(sizes: np.ndarray, logs: np.ndarray, best: float) -> float:
         return (logs - shape) - (logs - shape).mean()
 
     grid = _grid(sizes)
-    bounds = [(grid[0], math.log(_CURVATURES[0])), (grid[-1], math.log(_CURVATURES[1]))]
+    bounds = [(grid[0], math.log(_CURVATURE_BOUNDS[0])), (grid[-1], math.log(_CURVATURE_BOUNDS[1]))]
     return 2 * optimize.least_squares(residuals, (best, 0.0), bounds=bounds).cost

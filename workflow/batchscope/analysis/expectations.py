@@ -1,7 +1,8 @@
-"""Results of trainings at one batch size and learning rate, and how other rates compare.
+"""A series of the advice in, rows of advice.csv out: expected results, and other learning rates.
 
-All numbers of a configuration are read at one place: at the lowest validation loss if the outcome
-was evaluated there, or else at the end of the trainings.
+`expectation_rows` has the results at each batch size and its rate. They are read at one place: at
+the lowest validation loss if the outcome was evaluated there, or else at the end of the trainings.
+`rate_rows` compares the other rates of the recommended size. A new result is one of the `columns`.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from batchscope.analysis.targets import Target
 from batchscope.store.records import FAILED
 from batchscope.study.budget_kinds import CONVERGENCE, COSTS, END, EPOCHS, SECONDS, TARGET, UPDATES
 from batchscope.study.outcomes import MIN_SEEDS_FOR_INTERVAL, Reason, Verdict
-from batchscope.study.tables import clipped
+from batchscope.study.tables import clipped_to_range
 
 PATIENCE, MEMORY_PEAK, EPOCH_SECONDS = "patience", "memory_peak_mb", "seconds_per_epoch"
-COUNTED = (EPOCHS, UPDATES, PATIENCE)  # summarised by their range over the seeds
+COUNTED = (EPOCHS, UPDATES, PATIENCE)  # results that are summarised by their range over the seeds
 _POSITIVE = (SECONDS, EPOCH_SECONDS, MEMORY_PEAK)
 _LOSS = "validation_loss"
 _RUN_COLUMNS = ["batch_size", RATE, "seed", "train_seconds", EPOCH_SECONDS, MEMORY_PEAK]
-_FROM_BEST = [Verdict.WITHIN, Verdict.PROVISIONAL, Verdict.BEYOND]  # the last one decides
+_BEST_TO_WORST = [Verdict.WITHIN, Verdict.PROVISIONAL, Verdict.BEYOND]
 
 
 def _runs(series: AdviceSeries, *columns: str) -> pandas.DataFrame:
@@ -36,22 +37,22 @@ def _runs(series: AdviceSeries, *columns: str) -> pandas.DataFrame:
 
 
 def _evaluations(series: AdviceSeries) -> pandas.DataFrame:
-    """Return the evaluations of finished runs that have a validation loss, in order of updates."""
+    """Return the evaluations of finished runs with a validation loss, in order of updates."""
     rows, runs = series.tables.trajectories, series.tables.runs
     if rows.empty or runs.empty or _LOSS not in rows:
         return pandas.DataFrame(columns=["run", "batch_size", RATE, "seed", _LOSS])
     keys = [name for name in ("run", "machine") if name in rows and name in runs]
-    rows = rows[rows[_LOSS].notna()].merge(run_series.finished(runs)[keys], on=keys)
+    rows = rows[rows[_LOSS].notna()].merge(run_series.finished_runs(runs)[keys], on=keys)
     return rows.sort_values(UPDATES, kind="stable", ignore_index=True)
 
 
 def outcome_values(series: AdviceSeries, outcome: str) -> tuple[pandas.DataFrame, str]:
-    """Return an outcome of every finished run, and the place of comparison: convergence or end.
+    """Return one row per finished run, and the place where it is read: convergence or end.
 
-    The rows have the `value` of the outcome there, and the `epochs`, `updates` and `seconds` that
-    the run had used.
+    A row has the `value` of the outcome there, and the `epochs`, `updates` and `seconds` that the
+    run had used.
     """
-    runs, rows = run_series.finished(_runs(series, outcome)), _evaluations(series)
+    runs, rows = run_series.finished_runs(_runs(series, outcome)), _evaluations(series)
     compared = series.limits.loc[series.limits["outcome"] == outcome, "budget"]
     is_evaluated = outcome in rows and bool(rows[outcome].notna().all())
     has_minimum = compared.eq(CONVERGENCE).any() and len(rows) > 0
@@ -67,10 +68,10 @@ def outcome_values(series: AdviceSeries, outcome: str) -> tuple[pandas.DataFrame
     return runs.join(rows[columns[:3]].rename(columns={"epoch": EPOCHS})).assign(value=value), place
 
 
-def expected(series: AdviceSeries) -> Iterator[Row]:
-    """Yield the results at every batch size, at its learning rate.
+def expectation_rows(series: AdviceSeries) -> Iterator[Row]:
+    """Yield one row per batch size, at its learning rate, and result.
 
-    Outcomes that were compared at another place than the first one are left out.
+    Outcomes that were compared at another place than the first outcome are left out.
     """
     compared = series.limits.set_index(["outcome", "batch_size"])
     names = [name for name in series.outcomes if name in series.tables.runs]
@@ -80,12 +81,12 @@ def expected(series: AdviceSeries) -> Iterator[Row]:
     runs, place = values[names[0]]
     used = EPOCHS if runs[EPOCHS].notna().any() else UPDATES
     columns = {used: runs[used]}
-    columns |= {name: frame["value"] for name, (frame, at) in values.items() if at == place}
+    columns |= {key: frame["value"] for key, (frame, where) in values.items() if where == place}
     columns |= {name: runs[name] for name in (SECONDS, EPOCH_SECONDS, MEMORY_PEAK)}
     if place == CONVERGENCE and used == EPOCHS:
         by_run = _evaluations(series).groupby("run")[[_LOSS, "epoch"]]
-        waits = {run: patience(*rows.to_numpy(float).T) for run, rows in by_run}
-        columns[PATIENCE] = pandas.Series(waits).reindex(runs.index)
+        patience = {run: needed_patience(*rows.to_numpy(float).T) for run, rows in by_run}
+        columns[PATIENCE] = pandas.Series(patience).reindex(runs.index)
     for size in series.sizes:
         rate = series.rate(size)
         selected = (runs["batch_size"] == size) & (math.isnan(rate) | runs[RATE].eq(rate))
@@ -100,18 +101,18 @@ def expected(series: AdviceSeries) -> Iterator[Row]:
 
 
 def _summary(name: str, values: pandas.Series) -> Row:
-    """Return a mean with its interval, or with the range of counts and of fewer than 3 values.
+    """Return a mean with its interval; counts and fewer than 3 values have their range instead.
 
-    Intervals of times and of memory are those of the logarithm, so that no end is below 0.
+    Intervals of times and of memory are computed for the logarithm, so that no end is below 0.
     """
     mean, *ends, n = intervals.t_interval(values, logarithmic=name in _POSITIVE)
-    ends = clipped(name, ends)
+    ends = clipped_to_range(name, ends)
     if name in COUNTED or n < MIN_SEEDS_FOR_INTERVAL:
         ends = [values.min(), values.max()]
     return {"estimate": mean, "low": ends[0], "high": ends[1], "n": n}
 
 
-def patience(losses: Any, epochs: Any) -> float:
+def needed_patience(losses: Any, epochs: Any) -> float:
     """Return the fewest epochs of patience that let a training reach its lowest loss.
 
     That is the longest time between two improvements, in whole epochs.
@@ -121,35 +122,35 @@ def patience(losses: Any, epochs: Any) -> float:
     return float(math.ceil(longest - 1e-9))
 
 
-def rates(series: AdviceSeries) -> Iterator[Row]:
-    """Yield every rate that was tried at the recommended size, compared with the recommended one.
+def rate_rows(series: AdviceSeries) -> Iterator[Row]:
+    """Yield one row per rate that was tried at the recommended size, against the recommended rate.
 
-    A rate does as well (within) if its outcomes and its updates to the target are shown to be
-    within the margins. A rate with a failed run is not testable.
+    The verdict is "within" if the outcomes and the updates to the target are shown to be within the
+    margins. A rate with a failed run is not testable.
     """
     size, chosen = series.recommended, series.rate(series.recommended)
     runs = _runs(series)
     runs = runs[(runs["batch_size"] == size) & runs[RATE].notna()]
     failed = runs["status"].isin(FAILED).groupby(runs[RATE]).any()
-    tables = dict(_by_rate(series, size))
+    tables = dict(_values_by_rate(series, size))
     bounds = series.limits.drop_duplicates("outcome").set_index("outcome")["bound"]
     for rate in failed.index:
         row: Row = {"batch_size": size, RATE: rate, "verdict": Verdict.WITHIN}
         if failed[rate]:
             row |= {"verdict": Verdict.NOT_TESTABLE, "reason": Reason.FAILED}
         elif rate != chosen:
-            contrasts = [
-                _contrast(name, values[rate], values[chosen], float(bounds[name]))
+            differences = [
+                _difference_row(name, values[rate], values[chosen], float(bounds[name]))
                 for name, values in tables.items()
                 if {chosen, rate} <= {*values}
             ]
-            contrasts.sort(key=lambda contrast: _FROM_BEST.index(contrast["verdict"]))
-            row |= contrasts[-1] if contrasts else {"verdict": Verdict.PROVISIONAL}
+            differences.sort(key=lambda difference: _BEST_TO_WORST.index(difference["verdict"]))
+            row |= differences[-1] if differences else {"verdict": Verdict.PROVISIONAL}
         yield row
 
 
-def _by_rate(series: AdviceSeries, size: int) -> Iterator[tuple[str, pandas.DataFrame]]:
-    """Yield each limit with its values by seed and rate; for a cost the updates to the target."""
+def _values_by_rate(series: AdviceSeries, size: int) -> Iterator[tuple[str, pandas.DataFrame]]:
+    """Yield each limit with a table of seeds x rates; a cost has the updates to the target."""
     at_target = series.at(TARGET)
     for name in series.limits["outcome"].unique():
         if name not in COSTS:
@@ -164,8 +165,8 @@ def _by_rate(series: AdviceSeries, size: int) -> Iterator[tuple[str, pandas.Data
                 yield name, updates.unstack()
 
 
-def _contrast(name: str, values: pandas.Series, chosen: pandas.Series, bound: float) -> Row:
-    """Return how values by seed differ from those at the chosen rate; for a cost the ratio."""
+def _difference_row(name: str, values: pandas.Series, chosen: pandas.Series, bound: float) -> Row:
+    """Return how values by seed differ from those at the chosen rate; the ratio of a cost."""
     if name in COSTS:
         mean, *ends, n = intervals.ratio_interval(values, chosen)
     else:
@@ -178,4 +179,4 @@ def _contrast(name: str, values: pandas.Series, chosen: pandas.Series, bound: fl
         ends[1] = math.inf
     row = {"name": name, "estimate": mean, "low": ends[0], "high": ends[1], "bound": bound, "n": n}
     compared = pandas.DataFrame([{**row, "verdict": Verdict.PROVISIONAL}])
-    return {**row, "verdict": verdicts.read_off(compared).iloc[0]}
+    return {**row, "verdict": verdicts.verdicts_of_intervals(compared).iloc[0]}

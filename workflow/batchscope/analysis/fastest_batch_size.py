@@ -1,4 +1,4 @@
-"""The batch size that reaches a target soonest, measured and in closed form.
+"""Costs to a target in, the batch size that reaches it soonest out: measured, and in closed form.
 
 With the updates to a target S = S_min + E_min / B of `critical_batch_size` and the time of a step
 t = a + b B of `step_cost`, a training takes
@@ -26,14 +26,14 @@ class FastestBatchSize(NamedTuple):
 
     batch_size: Interval  # B* with its 95 % interval
     seconds: float  # T(B*)
-    low: float  # the smallest batch size within a share of that time
-    high: float
+    low: float  # smallest batch size that takes at most 10 % longer
+    high: float  # largest one
 
 
 def seconds_to_target(
     batch_sizes: Any, updates_min: float, examples_min: float, fixed: float, per_image: float
 ) -> np.ndarray:
-    """Return T(B) in seconds, from a step's fixed cost a and its cost per example b, both in s."""
+    """Return T(B) in seconds; `fixed` is a and `per_image` is b, both in seconds."""
     sizes = np.asarray(batch_sizes, float)
     return (updates_min + examples_min / sizes) * (fixed + per_image * sizes)
 
@@ -45,7 +45,7 @@ def fastest(
     per_image: float,
     log_error: float = math.nan,
 ) -> FastestBatchSize:
-    """Return B* from positive constants, and the range that takes at most 10 % longer.
+    """Return B* for positive constants, and the range that takes at most 10 % longer.
 
     Args:
         log_error: Half-width of the 95 % interval of log B*.
@@ -53,7 +53,7 @@ def fastest(
     best = math.sqrt(examples_min / updates_min * fixed / per_image)
     seconds = (math.sqrt(updates_min * fixed) + math.sqrt(examples_min * per_image)) ** 2
     # T(B) <= (1 + x) T(B*) is r + 1/r <= q with r = B / B*.
-    q = (1 + budget_kinds.SLOWER) * seconds - updates_min * fixed - examples_min * per_image
+    q = (1 + budget_kinds.MAX_SLOWDOWN) * seconds - updates_min * fixed - examples_min * per_image
     q /= math.sqrt(updates_min * examples_min * fixed * per_image)
     r = (q + math.sqrt(q * q - 4)) / 2
     factor = math.exp(log_error)
@@ -75,10 +75,10 @@ def log_error(critical: CriticalBatchSize, half_batch: Interval) -> float:
     return float(np.hypot(*(np.log(ends[:, 1] / ends[:, 0]) / 2)) / 2)
 
 
-def usable(costs: np.ndarray) -> np.ndarray:
-    """Return whether every seed of a size reached the target, after at least one update.
+def is_usable(costs: np.ndarray) -> np.ndarray:
+    """Return whether every seed of each size reached the target, at a cost above 0.
 
-    A target that holds before the first update has no logarithm.
+    A target that is reached before the first update costs 0, which has no logarithm.
 
     Args:
         costs: Cost to the target, shape (sizes, seeds): infinite if a training never reached it,
@@ -90,11 +90,11 @@ def usable(costs: np.ndarray) -> np.ndarray:
 
 
 def measured_fastest(batch_sizes: Sequence[int], costs: Any) -> int | None:
-    """Return the usable size with the least geometric mean of a cost over the common seeds.
+    """Return the usable size with the lowest geometric mean of a cost over the common seeds.
 
-    Returns None without a usable size or without a common seed.
+    It is None without a usable size, or without a common seed.
     """
     table = np.asarray(costs, float)
-    sizes = np.flatnonzero(usable(table))
+    sizes = np.flatnonzero(is_usable(table))
     common = table[sizes][:, ~np.isnan(table[sizes]).any(axis=0)]
     return batch_sizes[sizes[np.log(common).mean(axis=1).argmin()]] if common.size else None

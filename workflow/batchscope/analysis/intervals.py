@@ -1,4 +1,4 @@
-"""Confidence intervals of means, of ratios and of shares."""
+"""Numbers in, confidence intervals out: of means, of ratios and of shares."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import pandas
 from scipy import special
 
-ENDS = ("", "_low", "_high")  # of the columns of a value with its interval
-TUNED = 0.57  # times sqrt(n): by how much more tuned seeds scatter, see `correction`
+SUFFIXES = ("", "_low", "_high")  # suffixes of the columns of a value with its interval
+TUNED_COEFFICIENT = 0.57  # variance added by tuned seeds is this times sqrt(n) (see `correction`)
 
 
 class Interval(NamedTuple):
@@ -25,21 +25,21 @@ class Interval(NamedTuple):
 
 def columns(name: str, interval: Sequence[float]) -> dict[str, float]:
     """Return the columns of a value with the ends of its interval: `x`, `x_low`, `x_high`."""
-    return {name + end: value for end, value in zip(ENDS, interval[:3], strict=True)}
+    return {name + end: value for end, value in zip(SUFFIXES, interval[:3], strict=True)}
 
 
 def correction(pairs: Any, differ: Any) -> Any:
     """Return the factor on the variance of a mean over seeds that are read at different rates.
 
     Each seed is read at the learning rate that the others choose (leave-one-out). If they choose
-    different ones, seeds are correlated: one that is good at a rate sends the others there. Among
-    rates that are equally good, two seeds share a part of about c / sqrt(n) of their variance: the
-    chance that a third decides between the two best rates, times the effect of that decision. c is
-    1/(pi sqrt(2)) = 0.23 for two rates, 0.34 for three, 0.54 for seven, to first order; the last is
-    used, rounded up. Simulated 95 % intervals then contain the truth in 94 to 98 % of studies with
-    2 to 7 rates and 6 to 20 seeds, and without it in 81 to 87 % (benchmarks/coverage.py).
+    different rates, the seeds are correlated: a seed that is good at a rate sends the others there.
+    Among equally good rates, two seeds share about c / sqrt(n) of their variance. This is the
+    chance that a third seed decides between the two best rates, times the effect of that decision.
+    To first order c is 1/(pi sqrt(2)) = 0.23 for two rates, 0.34 for three and 0.54 for seven. The
+    last is used, rounded up. Simulated 95 % intervals contain the truth in 94 to 98 % of studies
+    with 2 to 7 rates and 6 to 20 seeds; uncorrected ones in 81 to 87 % (benchmarks/coverage.py).
     """
-    return np.where(differ, 1 + TUNED * np.sqrt(pairs), 1.0)
+    return np.where(differ, 1 + TUNED_COEFFICIENT * np.sqrt(pairs), 1.0)
 
 
 def t_interval(
@@ -57,7 +57,7 @@ def t_intervals(
     logarithmic: bool = False,
     differ: Any = False,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return mean, low, high and n of each row, by Student's t; no ends for fewer than two.
+    """Return mean, low, high and n of each row by Student's t; NaN ends for fewer than two values.
 
     Args:
         values: Shape (rows, numbers); numbers that are not finite are left out.
@@ -80,22 +80,23 @@ def t_intervals(
     return mean, low, high, n
 
 
-def ratio_interval(values: Any, to: Any, differ: bool = False) -> Interval:
+def ratio_interval(values: Any, denominators: Any, differ: bool = False) -> Interval:
     """Return the geometric mean of ratios of pairs, and its t-interval on the logarithmic scale.
 
     A single denominator is used for all values. Pairs are left out unless both numbers are finite
     and positive. The interval of the inverse ratio is its inverse.
     """
-    values, to = np.broadcast_arrays(np.asarray(values, float), np.asarray(to, float))
-    usable = np.isfinite(values) & np.isfinite(to) & (values > 0) & (to > 0)
-    logs = t_interval(np.log(values[usable]) - np.log(to[usable]), differ=differ)
+    pairs = np.asarray(values, float), np.asarray(denominators, float)
+    values, denominators = np.broadcast_arrays(*pairs)
+    usable = np.isfinite(values) & np.isfinite(denominators) & (values > 0) & (denominators > 0)
+    logs = t_interval(np.log(values[usable]) - np.log(denominators[usable]), differ=differ)
     return Interval(*(float(np.exp(end)) for end in logs[:3]), logs.n)
 
 
 def means(rows: Any, tuned: Any, geometric: bool) -> list[Interval]:
     """Return the mean of each row over its seeds with its 95 % t-interval.
 
-    It is NaN without a value, or if one is infinite; a geometric mean also if one is not positive.
+    It is NaN without a value, or if a value is infinite or, for a geometric mean, not positive.
 
     Args:
         rows: Shape (rows, seeds); NaN without a run.
@@ -114,12 +115,13 @@ def means(rows: Any, tuned: Any, geometric: bool) -> list[Interval]:
 
 
 def binomial(rows: pandas.DataFrame, column: str, by: Sequence[str]) -> pandas.DataFrame:
-    """Return the mean of an accuracy and 1.96 sqrt(p (1 - p) / n), for each value of `by`.
+    """Return the mean p of an accuracy and 1.96 sqrt(p (1 - p) / n), for each value of `by`.
 
-    The second is its 95 % half width from counting n examples. No interval over seeds contains it.
+    The second is the half-width of a 95 % interval for n counted examples. Intervals over seeds do
+    not include this error.
     """
-    items = column.replace("_accuracy", "_examples")
-    averages = rows.groupby([*by], dropna=False)[[column, items]].mean()
+    examples = column.replace("_accuracy", "_examples")
+    averages = rows.groupby([*by], dropna=False)[[column, examples]].mean()
     share = averages[column].astype(float)
-    half = 1.96 * np.sqrt(share * (1 - share) / averages[items].astype(float))
+    half = 1.96 * np.sqrt(share * (1 - share) / averages[examples].astype(float))
     return pandas.DataFrame({"mean": share, "half": half})

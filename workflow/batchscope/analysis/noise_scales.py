@@ -1,7 +1,7 @@
-"""The gradient noise scale over seeds, a ratio of means with Fieller's interval.
+"""Gradient norms and variances by seed in, the gradient noise scale with its interval out.
 
-Seeds with a denominator near zero dominate a mean of ratios. They do not dominate the ratio of
-means. Its interval is open if the denominator cannot be distinguished from zero.
+It is a ratio of means with Fieller's interval. Seeds with a denominator near zero would dominate a
+mean of ratios. The interval is unbounded above if the denominator may be zero.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from scipy import special
 from batchscope.analysis import chosen_rates, intervals, run_series
 
 NAN = math.nan
-START, EARLY, END = "start", "epoch", "end"  # places in a training
-ENDINGS = {START: "_start", END: ""}  # place -> ending of its columns of runs.csv
+AT_START, AT_EPOCH, AT_END = "start", "epoch", "end"  # the column `place`
+COLUMN_SUFFIXES = {AT_START: "_start", AT_END: ""}  # place -> suffix of columns of runs.csv
 # Place -> columns of a noise scale with its interval, for comparison with a critical batch size.
 INTERVAL_COLUMNS = {
-    place: [f"noise_scale_{place}{end}" for end in intervals.ENDS] for place in ENDINGS
+    place: [f"noise_scale_{place}{end}" for end in intervals.SUFFIXES] for place in COLUMN_SUFFIXES
 }
 
 
@@ -29,22 +29,21 @@ class Ratio(NamedTuple):
 
     ratio: float  # NaN unless the mean of the denominators is above zero
     low: float  # may be negative; NaN without an interval
-    high: float  # infinite if the interval is open, NaN without an interval
+    high: float  # infinite if the interval is unbounded, NaN without an interval
     n: int
 
     @property
-    def open(self) -> bool:
-        """Whether only a lower bound is known."""
+    def is_lower_bound(self) -> bool:
         return math.isinf(self.high)
 
     @property
-    def resolved(self) -> bool:
-        """Whether anything is known: a lower bound, or a ratio with an upper end above 0."""
-        return self.open or (math.isfinite(self.ratio) and (self.n == 1 or self.high > 0))
+    def is_resolved(self) -> bool:
+        """Whether there is a lower bound, or a ratio with an upper end above 0."""
+        return self.is_lower_bound or (math.isfinite(self.ratio) and (self.n == 1 or self.high > 0))
 
 
 class Point(NamedTuple):
-    """The noise scale of all seeds of one batch size at one place in the training."""
+    """The noise scale over all seeds of one batch size at one place in the training."""
 
     place: str
     epoch: float
@@ -53,7 +52,7 @@ class Point(NamedTuple):
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The ends of its bar, which may be NaN; for a single run by the jackknife's error."""
+        """The ends of its interval, which may be NaN; a single run has its jackknife error."""
         if len(self.runs) > 1:
             return self.ratio.low, self.ratio.high
         error = float(self.runs["gradient_noise_scale_error"].iloc[0])
@@ -63,14 +62,14 @@ class Point(NamedTuple):
 def fieller(numerators: Any, denominators: Any, confidence: float = 0.95) -> Ratio:
     """Return the ratio of the means of pairs, with Fieller's interval.
 
-    The interval contains the ratios R that Student's t does not reject: mean(s) - R mean(g) may be
-    zero. With the variances and the covariance of both means, they lie between the roots of::
+    The interval contains every ratio R for which a t-test does not reject mean(s) - R mean(g) = 0.
+    With the variances and the covariance of both means, these are between the roots of::
 
         (g^2 - t^2 vg) R^2 - 2 (s g - t^2 vsg) R + (s^2 - t^2 vs) = 0
 
-    If the first coefficient is not above zero, g cannot be distinguished from zero and the interval
-    is open: at least the positive root, as the true ratio is known to be positive. The true means
-    are not negative; single values may be. Pairs with a number that is not finite are left out.
+    If the first coefficient is not above zero, g cannot be distinguished from zero. The interval is
+    then unbounded above, from the positive root on, since the true means are not negative (single
+    values may be). Pairs with a number that is not finite are left out.
     Source: E. C. Fieller 1954, J. R. Stat. Soc. B 16(2).
     """
     pairs = np.stack([np.asarray(numerators, float), np.asarray(denominators, float)])
@@ -86,42 +85,43 @@ def fieller(numerators: Any, denominators: Any, confidence: float = 0.95) -> Rat
     t2 = special.stdtrit(n - 1, 0.5 + confidence / 2) ** 2
     square, half, constant = g**2 - t2 * vg, s * g - t2 * vsg, s**2 - t2 * vs
     if square > 0:
-        # Only rounding makes it negative if g can be distinguished from zero.
+        # The discriminant is negative by rounding only if g can be distinguished from zero.
         root = math.sqrt(max(half**2 - square * constant, 0.0))
         low, high = (half - root) / square, (half + root) / square
         return Ratio(ratio, float(low), float(high), n) if g > 0 else Ratio(ratio, NAN, NAN, n)
     if constant <= 0:
-        return Ratio(ratio, NAN, NAN, n)  # neither can be distinguished from zero
+        return Ratio(ratio, NAN, NAN, n)  # neither mean can be distinguished from zero
     # This form of the positive root also holds if the first coefficient is zero.
     low = constant / (half + math.sqrt(half**2 - square * constant)) if square or half > 0 else NAN
     return Ratio(ratio, float(low), math.inf if math.isfinite(low) else NAN, n)
 
 
-def from_runs(runs: pandas.DataFrame, ending: str = "") -> Ratio:
-    parts = (runs[f"gradient_{name}{ending}"] for name in ("variance", "norm_squared"))
-    return fieller(*parts)
+def from_runs(runs: pandas.DataFrame, suffix: str = "") -> Ratio:
+    return fieller(runs[f"gradient_variance{suffix}"], runs[f"gradient_norm_squared{suffix}"])
 
 
-def points(rows: pandas.DataFrame, size: int) -> list[Point]:
+def noise_scale_points(rows: pandas.DataFrame, size: int) -> list[Point]:
     """Return the noise scales of the finished runs of a batch size, in order of their training."""
-    chosen = run_series.finished(rows[rows["batch_size"] == size])
+    chosen = run_series.finished_runs(rows[rows["batch_size"] == size])
     chosen = chosen[chosen["gradient_variance"].notna()]
-    # Trainings that stopped by patience end at different epochs.
-    place = chosen["place"].where(chosen["place"] != EARLY, chosen["epoch"].map("{:08.0f}".format))
+    # Each epoch is a place. Trainings that patience stopped at different epochs share "end".
+    place = chosen["place"].where(
+        chosen["place"] != AT_EPOCH, chosen["epoch"].map("{:08.0f}".format)
+    )
     return [
         Point(group["place"].iloc[0], float(group["epoch"].mean()), from_runs(group), group)
         for _, group in chosen.groupby(place, sort=False)
     ]
 
 
-def joined(rows: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
-    """Return rows of to_target.csv with the noise scale of the same trainings.
+def with_noise_scale(rows: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
+    """Return rows of to_target.csv with columns for the noise scale of the same trainings.
 
     It is measured in the finished runs at the fitted batch size nearest to the critical one, at its
-    learning rate. An open end is infinite.
+    learning rate. An unbounded end is infinite.
 
     Args:
-        rows: The rows of one fit.
+        rows: Rows of one series and target.
     """
     values = dict.fromkeys(["noise_batch_size", *sum(INTERVAL_COLUMNS.values(), [])], NAN)
     if not rows["points"].iloc[0] or "gradient_variance" not in runs:
@@ -132,12 +132,12 @@ def joined(rows: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
     row = fitted.loc[np.log(fitted["batch_size"].astype(float) / centre).abs().idxmin()]
     if pandas.notna(row["on_edge"]):
         row[chosen_rates.RATE] = row["chosen_learning_rate"]
-    names = ["batch_size", *filter(row.index.__contains__, run_series.varying(runs))]
-    same = run_series.matching(run_series.finished(runs), row[names].dropna())
-    for place, ending in ENDINGS.items():
-        ratio = from_runs(same, ending)
-        if ratio.resolved:
-            numbers = (NAN if ratio.open else ratio.ratio, ratio.low, ratio.high)
+    names = ["batch_size", *filter(row.index.__contains__, run_series.varying_factors(runs))]
+    same_runs = run_series.rows_with_factors(run_series.finished_runs(runs), row[names].dropna())
+    for place, suffix in COLUMN_SUFFIXES.items():
+        ratio = from_runs(same_runs, suffix)
+        if ratio.is_resolved:
+            numbers = (NAN if ratio.is_lower_bound else ratio.ratio, ratio.low, ratio.high)
             values |= dict(zip(INTERVAL_COLUMNS[place], numbers, strict=True))
             values["noise_batch_size"] = int(row["batch_size"])
     return rows.assign(**values)

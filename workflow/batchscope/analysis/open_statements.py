@@ -1,9 +1,10 @@
-"""Open statements of an interim analysis, and the runs that get more seeds for them.
+"""Tables of an experiment in, rows of an interim analysis out: the runs that get more seeds.
 
-The statements are the claims of documents and the comparisons behind the advice on batch sizes. A
-decided statement needs no seeds. Neither does one that no number of seeds decides: an end of its
-interval is open, or its replicates do not grow with the seeds. Trends that no claim states need no
-seeds. The learning rates of a batch size that are still in the race get the same number.
+Every testable statement has a row: claims of documents, and comparisons behind the advice on batch
+sizes. It is open if `runs` is not empty. A decided statement gets no seeds. Neither does one that
+more seeds cannot decide: an end of its interval is unbounded, or its replicates are not seeds.
+Trends that no claim states have no row. The learning rates of a batch size that are in the race get
+the same number of seeds. A new kind of statement is a function that yields `_statement_row`.
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ from batchscope.study.claims import Claim
 from batchscope.study.outcomes import MIN_SEEDS, Reason, Verdict
 from batchscope.study.stages import AddedRate
 
-_COPIED = ["estimate", "low", "high", "n", "verdict", "reason", "seeds_to_resolve"]
-MAX_BEYOND = 2  # learning rates that stages try beyond each edge of a grid
+_VERDICT_COLUMNS = ["estimate", "low", "high", "n", "verdict", "reason", "seeds_to_resolve"]
+MAX_RATES_BEYOND = 2  # number of learning rates that stages add beyond each edge of a grid
 Row = dict[str, Any]
 
 
-def open_claims(
+def claim_rows(
     stated_claims: Iterable[Claim],
     claims: pandas.DataFrame,
     runs: pandas.DataFrame,
     analyses: Sequence[int],
 ) -> Iterator[Row]:
-    """Yield the claims of one experiment that can be tested.
+    """Yield one row per testable claim of an experiment.
 
     Args:
         claims: Rows of claims.csv.
         runs: Rows of the experiment's runs.csv.
         analyses: Numbers of seeds at the interim analyses.
     """
-    judged, runs = claims.set_index("id"), run_series.local(runs)
+    judged, runs = claims.set_index("id"), run_series.of_this_machine(runs)
     factors = {*run_series.factor_columns(runs), "batch_size"} - {RATE}
     for claim in stated_claims:
         row = judged.loc[claim.id]
@@ -51,20 +52,23 @@ def open_claims(
             selections = [*claim.test.selections()]
             for cells in selections:
                 matches = [runs[name].isin(cells[name]) for name in cells if name in factors]
-                selected |= np.all(matches, axis=0)  # of none, all
-            elsewhere = any("machine" in cells for cells in selections)
-            yield _row(claim.id, row, runs.iloc[:0] if elsewhere else runs[selected], analyses)
+                selected |= np.all(matches, axis=0)  # without factors all runs are selected
+            # Seeds are added on this machine only.
+            names_machine = any("machine" in cells for cells in selections)
+            claim_runs = runs.iloc[:0] if names_machine else runs[selected]
+            yield _statement_row(claim.id, row, claim_runs, analyses)
 
 
-def open_races(race: pandas.DataFrame, analyses: Sequence[int]) -> Iterator[Row]:
-    """Yield the batch sizes with rates in the race that have fewer seeds than others, or than a
-    verdict needs.
+def race_rows(race: pandas.DataFrame, analyses: Sequence[int]) -> Iterator[Row]:
+    """Yield one row per batch size and number of seeds, for rates in the race that are behind.
+
+    Such a rate has fewer seeds than another rate of its batch size, or than a verdict needs.
 
     Args:
         race: Rows of race.csv.
         analyses: Numbers of seeds at the analyses of the race.
     """
-    factors = [*run_series.varying(race.drop(columns=RATE)), "batch_size"]
+    factors = [*run_series.varying_factors(race.drop(columns=RATE)), "batch_size"]
     for key, rates in race.groupby(factors, dropna=False):
         racing = rates[rates["status"] == IN_RACE]
         behind = racing[racing["seeds"] < max(MIN_SEEDS, rates["seeds"].max())]
@@ -77,15 +81,15 @@ def open_races(race: pandas.DataFrame, analyses: Sequence[int]) -> Iterator[Row]
             }
 
 
-def edge_rates(
+def edge_rows(
     tables: AdviceTables,
     request: advice_series.AdviceRequest,
     added_rates: Sequence[AddedRate],
     analyses: Sequence[int],
 ) -> Iterator[Row]:
-    """Yield the edges of the grid of learning rates at which a size that could win is best.
+    """Yield one row per edge of the grid that is the rate of a batch size that may be the best.
 
-    The next stage tries a rate beyond such an edge, at most `MAX_BEYOND` times.
+    The next stage tries a rate beyond such an edge, at most `MAX_RATES_BEYOND` times.
 
     Args:
         added_rates: Rates beyond the grid so far.
@@ -93,19 +97,19 @@ def edge_rates(
     """
     for series in advice_series.from_tables(tables, request) if analyses else ():
         sizes: dict[tuple[float, float], list[int]] = {}
-        for check in advice.edges(series):
+        for check in advice.edge_checks(series):
             if check["passed"]:
                 continue
             size, edge = check["batch_size"], check[RATE]
-            tried = series.tried(size)
+            tried = series.tried_rates(size)
             is_highest = edge == tried[-1]
             rate = rounded(edge * edge / (tried[-2] if is_highest else tried[1]))
-            before = [
+            added_before = [
                 added
                 for added in added_rates
                 if size in added.batch_sizes and (added.rate > added.edge) == is_highest
             ]
-            if len(before) < MAX_BEYOND:
+            if len(added_before) < MAX_RATES_BEYOND:
                 sizes.setdefault((edge, rate), []).append(size)
         for (edge, rate), batch_sizes in sizes.items():
             yield {
@@ -117,49 +121,49 @@ def edge_rates(
             }
 
 
-def open_comparisons(tables: AdviceTables, request: advice_series.AdviceRequest) -> Iterator[Row]:
-    """Yield the comparisons that limit the batch sizes of every series of one experiment."""
-    several = run_series.varying(tables.comparisons.drop(columns=advice_series.RATE))
+def comparison_rows(tables: AdviceTables, request: advice_series.AdviceRequest) -> Iterator[Row]:
+    """Yield one row per comparison that limits a batch size, in every series of an experiment."""
+    varying = run_series.varying_factors(tables.comparisons.drop(columns=advice_series.RATE))
     for series in advice_series.from_tables(tables, request):
-        factors = {name: series.factors[name] for name in several if name in series.factors}
-        asking = series.unresolved.index
-        for at, row in series.limits.iterrows():
+        factors = {name: series.factors[name] for name in varying if name in series.factors}
+        unresolved = series.unresolved.index
+        for index, row in series.limits.iterrows():
             if row["verdict"] == Verdict.NOT_TESTABLE:
                 continue
             compared = {name: row[name] for name in ("budget", "outcome", "batch_size")}
-            sizes = _sizes_of_interval(series, row) if at in asking else []
+            sizes = _sizes_of_interval(series, row) if index in unresolved else []
             runs = series.tables.runs[series.tables.runs["batch_size"].isin(sizes)]
-            if row["n"] < _fewest(runs):  # times with a number of jobs of their own
+            if row["n"] < _fewest_seeds(runs):  # the replicates are timing jobs, not seeds
                 runs = runs.iloc[:0]
             statement = json.dumps({**factors, **compared}, default=_plain)
-            yield _row(statement, row, runs, request.analyses)
+            yield _statement_row(statement, row, runs, request.analyses)
 
 
 def _sizes_of_interval(series: AdviceSeries, row: pandas.Series) -> list[int]:
-    """Return a batch size and those that its interval rests on: not those that are beyond."""
+    """Return the batch sizes that determine the interval of a row: all that are not excluded."""
     limits = series.limits
-    same = limits[(limits["outcome"] == row["outcome"]) & (limits["budget"] == row["budget"])]
-    kept = same[~advice_series.excludes(same)]
+    rows = limits[(limits["outcome"] == row["outcome"]) & (limits["budget"] == row["budget"])]
+    kept = rows[~advice_series.is_excluded(rows)]
     return [*{row["batch_size"], *kept["batch_size"]}]
 
 
-def _row(
+def _statement_row(
     statement: str, row: pandas.Series, runs: pandas.DataFrame, analyses: Sequence[int]
 ) -> Row:
-    """Return a statement with the seeds that its runs get next, where more may settle it."""
-    result = {"statement": statement, **row[_COPIED].to_dict(), "seeds": None, "runs": ""}
+    """Return the row of a statement, with the next number of seeds if more may decide it."""
+    result = {"statement": statement, **row[_VERDICT_COLUMNS].to_dict(), "seeds": None, "runs": ""}
     ends = row[["low", "high"]].astype(float)
     bounded = ends.notna().all() and ends["low"] != ends["high"]
-    explained = pandas.notna(row["reason"]) and row["reason"] != Reason.NONE
-    if row["verdict"] != Verdict.NOT_RESOLVED or explained or not bounded or runs.empty:
+    has_reason = pandas.notna(row["reason"]) and row["reason"] != Reason.NONE
+    if row["verdict"] != Verdict.NOT_RESOLVED or has_reason or not bounded or runs.empty:
         return result
-    if following := stages.next_seeds(_fewest(runs), analyses):
+    if next_seeds := stages.next_seeds(_fewest_seeds(runs), analyses):
         names = sorted(runs.loc[runs["seed"] == runs["seed"].min(), "run"])
-        result |= {"seeds": following, "runs": json.dumps(names)}
+        result |= {"seeds": next_seeds, "runs": json.dumps(names)}
     return result
 
 
-def _fewest(runs: pandas.DataFrame) -> float:
+def _fewest_seeds(runs: pandas.DataFrame) -> float:
     configured = [*run_series.factor_columns(runs), "batch_size"]
     return runs.groupby(configured, dropna=False)["seed"].nunique().min()
 

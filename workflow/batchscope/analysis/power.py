@@ -1,4 +1,4 @@
-"""Number of seeds for a paired comparison: power of one-sided t-tests, by default at 5 %.
+"""An effect size in, the number of seeds that shows it out: power of one-sided paired t-tests.
 
 Effects and margins are in units of the standard deviation s of the paired differences.
 
@@ -19,9 +19,9 @@ from scipy import special
 
 from batchscope.study import outcomes
 
-POWER = 0.8
-MAX = 10_000  # seeds that no study has
-# Nodes and weights of the mean over the standard deviation that is drawn; slow to make.
+MIN_POWER = 0.8
+MAX_SEEDS = 10_000  # no study has this number of seeds
+# Nodes and weights of the mean over the sample standard deviation; cached, since they are slow.
 _quadrature = functools.cache(lambda: np.polynomial.legendre.leggauss(60))
 
 
@@ -45,26 +45,28 @@ def equivalence_power(seeds: int, margin: float, level: float) -> float:
     """
     freedom = seeds - 1
     critical = special.stdtrit(freedom, 1 - level)
-    # The quantiles of s^2 at the nodes, up to the one above which nothing can be shown.
-    most = special.chdtr(freedom, freedom * seeds * margin**2 / critical**2)
+    # Quantiles of s^2 at the nodes. Above the largest one equivalence cannot be shown.
+    max_share = special.chdtr(freedom, freedom * seeds * margin**2 / critical**2)
     nodes, weights = _quadrature()
-    shares = most * (nodes + 1) / 2
-    drawn = np.sqrt(special.chdtri(freedom, 1 - shares) / freedom)
-    within = 2 * special.ndtr(np.maximum(math.sqrt(seeds) * margin - critical * drawn, 0.0)) - 1
-    return float(most / 2 * (weights @ within))
+    shares = max_share * (nodes + 1) / 2
+    deviations = np.sqrt(special.chdtri(freedom, 1 - shares) / freedom)
+    distances = np.maximum(math.sqrt(seeds) * margin - critical * deviations, 0.0)
+    probabilities = 2 * special.ndtr(distances) - 1
+    return float(max_share / 2 * (weights @ probabilities))
 
 
-def fewest(
-    of_test: Callable[[int, float, float], float], size: float, level: float = outcomes.LEVEL
+def fewest_seeds(
+    power: Callable[[int, float, float], float], size: float, level: float = outcomes.LEVEL
 ) -> int | None:
-    """Return the fewest seeds that give a power of .8; None if fewer than `MAX` do not.
+    """Return the fewest seeds with a power of 0.8; None if fewer than `MAX_SEEDS` do not reach it.
 
     Args:
-        of_test: `difference_power` of an effect size, or `equivalence_power` of a margin.
+        power: `difference_power` or `equivalence_power`.
+        size: Effect size of the former, or margin of the latter, in standard deviations.
     """
     if not size > 0:
         raise ValueError(f"size: received {size}; a number above 0 is expected.")
     seeds = 2 + bisect.bisect_left(
-        range(2, MAX), POWER, key=lambda seeds: of_test(seeds, size, level)
+        range(2, MAX_SEEDS), MIN_POWER, key=lambda seeds: power(seeds, size, level)
     )
-    return seeds if seeds < MAX else None
+    return seeds if seeds < MAX_SEEDS else None

@@ -1,18 +1,18 @@
-"""Racing: learning rates of a batch size that are shown to be worse get no more seeds.
+"""Runs and their evaluations in, race.csv out: which learning rates get no more seeds.
 
 The rates of a batch size race over seeds as blocks (F-Race: Birattari et al. 2002, GECCO, 11;
 irace: López-Ibáñez et al. 2016, Operations Research Perspectives 3, 43). An interim
 analysis removes a rate if every criterion shows that another rate in the race is better. The
 recommendation gives one criterion: the cost to the target, or else the lowest validation loss. Each
 budget that the experiment states gives another one: the validation loss there. At other budgets a
-comparison that would need a rate that left has no verdict (`Reason.RATE_LEFT`).
+comparison that needs a rate that left has no verdict (`Reason.RATE_LEFT`).
 
-Differences are paired by seed, of logarithms where all values are positive, and tested by a
-one-sided t-test. A rate with a failed run leaves if all runs of another one succeed, since it would
-never be chosen (see `chosen_rates`). All criteria must agree (intersection-union test, Berger
-1982), so that they need no adjustment. The other rates without a failed run share the level
-(Bonferroni). Each analysis spends half of the remaining level, so that the best rate of a batch
-size leaves by a test in at most 5 % of all studies.
+Differences are paired by seed and tested by a one-sided t-test. They are differences of logarithms
+if all values are positive. A rate with a failed run leaves if all runs of another rate succeed,
+since it would never be chosen (see `chosen_rates`). All criteria must agree (intersection-union
+test, Berger 1982), so they need no adjustment. The other rates without a failed run share the level
+(Bonferroni). Each analysis spends half of the remaining level. So the best rate of a batch size
+leaves by a test in at most 5 % of all studies. A new criterion belongs in `_criteria`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import pandas
 from scipy import special
 
 from batchscope.analysis import budget_comparisons, run_series, trainings
-from batchscope.analysis.budget_comparisons import CHOSEN_BY, Budget
+from batchscope.analysis.budget_comparisons import LOSS, Budget
 from batchscope.analysis.targets import Target
 from batchscope.analysis.trainings import RATE, Trainings
 from batchscope.study import tasks
@@ -34,19 +34,19 @@ from batchscope.study.budget_kinds import CONVERGENCE, END, TARGET, UPDATES
 from batchscope.study.decision_columns import RACE
 from batchscope.study.outcomes import LEVEL
 
-SPENT = 0.5  # share of the remaining level that an analysis spends
+SPENT_SHARE = 0.5  # share of the remaining level that an analysis spends
 IN_RACE, LEFT = "in_race", "left"
 Row = dict[str, Any]
 
 
 class Criterion(NamedTuple):
-    """Numbers that choose a learning rate at one budget; lower is better.
+    """Numbers that compare learning rates at one budget; lower is better.
 
     Attributes:
         budget: One of `budget_kinds`.
         outcome: Column of the numbers.
         values: Shape (sizes, rates, seeds); NaN without a run, infinite if it failed.
-        losses: The lowest losses of the same shape, if the numbers are costs: a rate with a lower
+        losses: The lowest losses of the same shape, if the numbers are costs. A rate with a lower
             mean loss than another one may be chosen although it costs more.
     """
 
@@ -57,7 +57,7 @@ class Criterion(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A rate compared with a better one of its batch size.
+    """The difference between a rate and a better one of its batch size.
 
     Attributes:
         criterion: The criterion with the largest p-value.
@@ -80,15 +80,15 @@ class Difference(NamedTuple):
     high: float = math.nan
 
 
-def levels(analyses: int) -> list[float]:
+def levels_of_analyses(analyses: int) -> list[float]:
     """Return the level that each analysis spends; their sum is below `LEVEL`."""
-    return [LEVEL * SPENT * (1 - SPENT) ** index for index in range(analyses)]
+    return [LEVEL * SPENT_SHARE * (1 - SPENT_SHARE) ** index for index in range(analyses)]
 
 
-def leaving(
+def rates_that_leave(
     criteria: Sequence[Criterion], size: int, analyses: Sequence[int]
 ) -> dict[int, Difference]:
-    """Return the rates of one batch size that leave the race: index -> why.
+    """Return the rates of one batch size that leave the race: rate index -> difference.
 
     Args:
         size: Index of the batch size.
@@ -96,20 +96,22 @@ def leaving(
             compared when it has them.
     """
     left: dict[int, Difference] = {}
-    for seeds, level in zip(analyses, levels(len(analyses)), strict=True):
-        # A rate has a seed if any criterion has a number of it.
+    for seeds, level in zip(analyses, levels_of_analyses(len(analyses)), strict=True):
+        # A rate has a seed if any criterion has a number for it.
         numbers = np.array([criterion.values[size, :, :seeds] for criterion in criteria])
         has_seeds = ~np.isnan(numbers).all(axis=0)
         complete = has_seeds.all(axis=1) & (has_seeds.shape[1] == seeds)
         racing = [rate for rate in np.flatnonzero(complete).tolist() if rate not in left]
         succeeded = ~np.isinf(numbers).any(axis=(0, 2))
-        of_pair = level / max(succeeded[racing].sum() - 1, 1)
-        worst = {rate: _closest(criteria, size, rate, racing, seeds, of_pair) for rate in racing}
-        left |= {rate: item for rate, item in worst.items() if item and item.p < of_pair}
+        pair_level = level / max(succeeded[racing].sum() - 1, 1)
+        for rate in racing:
+            difference = _weakest_difference(criteria, size, rate, racing, seeds, pair_level)
+            if difference and difference.p < pair_level:
+                left[rate] = difference
     return left
 
 
-def _closest(
+def _weakest_difference(
     criteria: Sequence[Criterion],
     size: int,
     rate: int,
@@ -117,17 +119,17 @@ def _closest(
     seeds: int,
     level: float,
 ) -> Difference | None:
-    """Return the difference with the largest p-value of all criteria; None without others.
+    """Return the difference of the criterion with the largest p-value; None without other rates.
 
-    For each criterion it is the difference from the rate that beats it most clearly.
+    For each criterion it is the difference from the rate that is better most clearly.
     """
-    rivals = [other for other in rates if other != rate]
+    other_rates = [other for other in rates if other != rate]
     by_criterion = []
     for criterion in criteria:
         has_values = not np.isnan(criterion.values[size, rates, :seeds]).all()
-        if rivals and has_values:  # else no run reached the budget
+        if other_rates and has_values:  # without values no run reached the budget
             differences = [
-                _difference(criterion, size, rate, other, seeds, level) for other in rivals
+                _difference(criterion, size, rate, other, seeds, level) for other in other_rates
             ]
             by_criterion.append(min(differences, key=lambda difference: difference.p))
     return max(by_criterion, key=lambda difference: difference.p, default=None)
@@ -136,6 +138,7 @@ def _closest(
 def _difference(
     criterion: Criterion, size: int, rate: int, other: int, seeds: int, level: float
 ) -> Difference:
+    """Return the difference of a rate from another one; p is 1 if they cannot be compared."""
     values, other_values = (criterion.values[size, index, :seeds] for index in (rate, other))
     result = Difference(criterion, seeds, level, other, p=1.0)
     if not np.isfinite(other_values).all():
@@ -168,7 +171,7 @@ def table(
     default_target: budget_comparisons.DefaultTarget = Trainings.default_target,
     metrics: tasks.Metrics = (),
 ) -> pandas.DataFrame:
-    """Return one row per series, batch size and learning rate of a race; see `RACE`.
+    """Return one row per series, batch size and learning rate of a race (see `RACE`).
 
     Args:
         runs: Rows of runs.csv of an experiment.
@@ -180,20 +183,20 @@ def table(
         metrics: User-defined metrics.
     """
     rows: list[Row] = []
-    runs = run_series.local(runs)
+    runs = run_series.of_this_machine(runs)
     if analyses and len(runs):
-        budgets = budget_comparisons.budgets(evaluations, stated_budgets)
+        budgets = budget_comparisons.shared_budgets(evaluations, stated_budgets)
         budgets = [budget for budget in budgets if budget.kind in stated_budgets]
         for series in trainings.for_experiment(runs, evaluations, metrics):
-            target = budget_comparisons.target(series, stated_budgets, default_target)
-            criteria = _criteria(series, budgets, target) or _at_end(series, margins)
-            rows += _rows(series, criteria, analyses, protected)
+            target = budget_comparisons.series_target(series, stated_budgets, default_target)
+            criteria = _criteria(series, budgets, target) or _end_criteria(series, margins)
+            rows += _series_rows(series, criteria, analyses, protected)
     factors = [name for name in run_series.factor_columns(runs) if name != RATE]
     return run_series.table(rows, RACE, factors)
 
 
-def without_left(runs: pandas.DataFrame, race: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the rows of runs.csv without the rates that left, by the rows of race.csv."""
+def without_rates_that_left(runs: pandas.DataFrame, race: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the rows of runs.csv without the rates that left according to race.csv."""
     keys = [name for name in (*run_series.factor_columns(runs), "batch_size") if name in race]
     left = race.loc[race["status"] == LEFT, keys].drop_duplicates()
     merged = runs[keys].merge(left, on=keys, how="left", indicator=True)
@@ -208,20 +211,20 @@ def _criteria(
     Args:
         budgets: Stated budgets.
     """
-    if CHOSEN_BY not in series.evaluations or series.evaluations[CHOSEN_BY].isna().all():
+    if LOSS not in series.evaluations or series.evaluations[LOSS].isna().all():
         return []
     criteria = [
-        Criterion(budget.kind, CHOSEN_BY, budget_comparisons.at_budget(series, budget, CHOSEN_BY))
+        Criterion(budget.kind, LOSS, budget_comparisons.cube_at_budget(series, budget, LOSS))
         for budget in budgets
     ]
-    lowest = budget_comparisons.at_budget(series, Budget(CONVERGENCE), CHOSEN_BY)
+    lowest = budget_comparisons.cube_at_budget(series, Budget(CONVERGENCE), LOSS)
     if target:
-        cost = series.cost_to(Target(target.column, target.value), UPDATES)
+        cost = series.cost_cube(Target(target.column, target.value), UPDATES)
         return [*criteria, Criterion(TARGET, UPDATES, cost, lowest)]
-    return [*criteria, Criterion(CONVERGENCE, CHOSEN_BY, lowest)]
+    return [*criteria, Criterion(CONVERGENCE, LOSS, lowest)]
 
 
-def _at_end(series: Trainings, margins: Mapping[str, float]) -> list[Criterion]:
+def _end_criteria(series: Trainings, margins: Mapping[str, float]) -> list[Criterion]:
     criteria = []
     for name in margins:
         values = series.column(name)
@@ -231,7 +234,7 @@ def _at_end(series: Trainings, margins: Mapping[str, float]) -> list[Criterion]:
     return criteria
 
 
-def _rows(
+def _series_rows(
     series: Trainings,
     criteria: Sequence[Criterion],
     analyses: Sequence[int],
@@ -239,17 +242,17 @@ def _rows(
 ) -> Iterator[Row]:
     sizes, rates, _ = series.axes
     runs = series.runs.sort_values("seed", kind="stable")
-    for index, size in enumerate(sizes):
-        left = leaving(criteria, index, analyses) if criteria else {}
-        for rate, of_rate in runs[runs["batch_size"] == size].groupby(RATE):
-            run = of_rate["run"].iloc[0]
+    for size_index, size in enumerate(sizes):
+        left = rates_that_leave(criteria, size_index, analyses) if criteria else {}
+        for rate, rate_runs in runs[runs["batch_size"] == size].groupby(RATE):
+            run = rate_runs["run"].iloc[0]
             row = {
-                **of_rate[run_series.factor_columns(of_rate)].iloc[0],
+                **rate_runs[run_series.factor_columns(rate_runs)].iloc[0],
                 "batch_size": size,
                 "learning_rate": rate,
                 "run": run,
                 "status": IN_RACE,
-                "seeds": of_rate["seed"].nunique(),
+                "seeds": rate_runs["seed"].nunique(),
             }
             difference = left.get(rates.index(rate))
             if difference and run not in protected:

@@ -1,9 +1,9 @@
-"""Rising batch sizes: each one compared with every constant one, after as many examples.
+"""Rows of runs.csv in, ramps.csv out: rising batch sizes against constant ones at equal examples.
 
-Each configuration is read at its best learning rate. A statement says that no constant batch size
-is better by more than the margin: one contrast for each of them, paired by seed. The cost, updates
-or seconds, is a ratio to the constant batch size with the best mean, stated to be below 1. All
-statements are one family.
+An arm is a rising or a constant batch size, read at its best learning rate. A statement says that
+no constant batch size is better by more than the margin. It has one contrast for each of them,
+paired by seed. For a cost (updates or seconds) the statement is that its ratio to the best constant
+batch size is below 1. All statements are one family. A new cost is an entry of `COSTS`.
 """
 
 from __future__ import annotations
@@ -18,39 +18,40 @@ import pandas
 
 from batchscope.analysis import chosen_rates, run_series, verdicts
 from batchscope.analysis.chosen_rates import RATE
-from batchscope.analysis.trainings import CHOSEN_ON, Chosen, Trainings
-from batchscope.analysis.verdicts import Contrast, Row, Statement
+from batchscope.analysis.contrasts import Contrast
+from batchscope.analysis.trainings import RUN_LOSS, Choice, Trainings
+from batchscope.analysis.verdicts import Row, Statement
 from batchscope.study import batch_phases, factor_words, run_factors, tasks
 from batchscope.study.decision_columns import RAMPS
 from batchscope.study.outcomes import Reason, Verdict
-from batchscope.study.run_factors import Affects, affecting, used_with
+from batchscope.study.run_factors import Affects, factors_affecting, factors_used_with
 
 COSTS = {"steps_run": "updates", "train_seconds": "seconds"}  # column of runs.csv -> outcome
-_OUTCOMES = ("test_loss", CHOSEN_ON)  # without stated margins, the first that has values
-_SCHEDULE_FACTORS = (*affecting(Affects.HORIZON), *used_with("batch_schedule"))
-# Factors that may differ between compared configurations, besides the seed.
-_FREE = {*_SCHEDULE_FACTORS, RATE, "batch_size", "base_batch_size", "evaluate_every"}
-_DISTINCT = (*_SCHEDULE_FACTORS, "base_batch_size")  # free factors that distinguish configurations
+_OUTCOMES = ("test_loss", RUN_LOSS)  # without stated margins the first with values is compared
+_SCHEDULE_FACTORS = (*factors_affecting(Affects.HORIZON), *factors_used_with("batch_schedule"))
+# Factors, besides the seed, that may differ between compared arms.
+_MAY_DIFFER = {*_SCHEDULE_FACTORS, RATE, "batch_size", "base_batch_size", "evaluate_every"}
+_DISTINGUISHING = (*_SCHEDULE_FACTORS, "base_batch_size")  # factors that distinguish arms
 
 
 def table(
-    runs: pandas.DataFrame, margins: Mapping[str, float], planned: Sequence[int] = ()
+    runs: pandas.DataFrame, margins: Mapping[str, float], analyses: Sequence[int] = ()
 ) -> pandas.DataFrame:
-    """Return one row per configuration with a rising batch size, and outcome or cost.
+    """Return one row per arm with a rising batch size, and outcome or cost.
 
-    The table is empty without such runs, or if external runs lack a factor.
+    The table is empty without such arms, or if external runs lack a factor.
 
     Args:
         margins: Outcome -> largest negligible deterioration, as the study states them.
-        planned: Numbers of seeds at the interim analyses.
+        analyses: Numbers of seeds at the interim analyses.
     """
     rows: list[Row] = []
-    for arms in _groups(run_series.local(runs)) if _has_ramp(runs) else ():
+    for arms in _comparable_groups(run_series.of_this_machine(runs)) if _has_ramp(runs) else ():
         constant = [arm for arm in arms if not _is_ramp(arm)]
         for arm in filter(_is_ramp, arms):
-            rows += _compared(arm, constant, margins, planned)
-    named = [name for name in run_series.factor_columns(runs) if name != RATE]
-    return verdicts.table(rows, RAMPS, named)
+            rows += _rows_of_ramp(arm, constant, margins, analyses)
+    factors = [name for name in run_series.factor_columns(runs) if name != RATE]
+    return verdicts.table(rows, RAMPS, factors)
 
 
 def _has_ramp(runs: pandas.DataFrame) -> bool:
@@ -63,30 +64,32 @@ def _is_ramp(arm: Trainings) -> bool:
     return len(batch_phases.batch_sizes(arm.factors)) > 1
 
 
-def _groups(runs: pandas.DataFrame) -> Iterator[list[Trainings]]:
-    """Yield configurations that differ in their batch sizes and rates over time alone.
+def _comparable_groups(runs: pandas.DataFrame) -> Iterator[list[Trainings]]:
+    """Yield lists of arms that differ only in their batch sizes and rates over time.
 
-    All train for the same number of epochs; runs that something may stop before are left out.
+    All train for the same number of epochs: runs that a criterion may stop are left out.
     """
-    runs = runs[(runs[[*run_series.STOPS]] == 0).all(axis=1)]
-    varying = run_series.varying(runs)
-    equal = [name for name in varying if name not in _FREE]
-    distinct = ["batch_size", *(name for name in varying if name in _DISTINCT)]
+    runs = runs[(runs[[*run_series.STOP_FACTORS]] == 0).all(axis=1)]
+    varying = run_series.varying_factors(runs)
+    equal = [name for name in varying if name not in _MAY_DIFFER]
+    distinct = ["batch_size", *(name for name in varying if name in _DISTINGUISHING)]
     for _, group in runs.groupby(equal, sort=False, dropna=False) if equal else [((), runs)]:
         arms = []
         for _, rows in group.groupby(distinct, sort=False, dropna=False):
-            factors = {name: factor_words.plain(rows[name].iloc[0]) for name in run_factors.FACTORS}
+            factors = {
+                name: factor_words.plain_value(rows[name].iloc[0]) for name in run_factors.FACTORS
+            }
             arms.append(Trainings(factors, rows, rows.iloc[:0]))
         yield arms
 
 
-def _compared(
+def _rows_of_ramp(
     arm: Trainings,
     constant: Sequence[Trainings],
     margins: Mapping[str, float],
-    planned: Sequence[int],
+    analyses: Sequence[int],
 ) -> Iterator[Row]:
-    """Yield the rows of a configuration with a rising batch size."""
+    """Yield the rows of one arm with a rising batch size: outcomes, then costs."""
     arms = (arm, *constant)
     runs = pandas.concat([trainings.runs for trainings in arms])
     names = dict.fromkeys((*margins, *_OUTCOMES))
@@ -95,36 +98,37 @@ def _compared(
     for outcome in compared:
         margin = margins.get(outcome, tasks.loss_margin(tasks.from_columns(runs.columns)))
         margin = -margin if tasks.higher_is_better(outcome, arm.metrics) else margin
-        chosen = _chosen(arm, outcome)
+        chosen = _values_at_best_rate(arm, outcome)
         row = {
-            **run_series.constants(arm.runs),
+            **run_series.constant_factors(arm.runs),
             "batch_size": arm.factors["batch_size"],
             RATE: chosen.rates[0],
             "outcome": outcome,
             "bound": margin,
         }
-        if not _usable(constant, outcome):
+        if not _usable_values(constant, outcome):
             yield {**row, "verdict": Verdict.NOT_TESTABLE, "reason": Reason.ALONE}
             continue
         if np.isinf(chosen.values).any():
             yield {**row, "verdict": Verdict.BEYOND, "reason": Reason.FAILED}
         else:
-            differences = _staged(arms, planned, _differences, outcome, margin)
-            yield {**row, "statement": replace(differences, of_margin=True)}
+            differences = _statement(arms, analyses, _differences, outcome, margin)
+            yield {**row, "statement": replace(differences, is_about_margin=True)}
         for column, cost in COSTS.items() if outcome == compared[0] else ():
-            if _costs(arms, outcome, column):
-                statement = replace(_staged(arms, planned, _costs, outcome, column), ratio=True)
-                yield {**row, "outcome": cost, "bound": 1.0, "statement": statement}
+            if _cost_contrasts(arms, outcome, column):
+                ratio = _statement(arms, analyses, _cost_contrasts, outcome, column)
+                columns = {"outcome": cost, "bound": 1.0, "statement": replace(ratio, ratio=True)}
+                yield {**row, **columns}
 
 
-def _chosen(arm: Trainings, column: str) -> Chosen:
-    losses, cube = arm.column(CHOSEN_ON), arm.column(column)
-    return arm.chosen_by(losses, cube, not column.startswith("test"))
+def _values_at_best_rate(arm: Trainings, column: str) -> Choice:
+    losses, cube = arm.column(RUN_LOSS), arm.column(column)
+    return arm.choose_by_losses(losses, cube, not column.startswith("test"))
 
 
-def _usable(constant: Sequence[Trainings], outcome: str) -> dict[int, Chosen]:
-    """Return the constant configurations by index, without one that failed: it is no better."""
-    chosen = {index: _chosen(arm, outcome) for index, arm in enumerate(constant)}
+def _usable_values(constant: Sequence[Trainings], outcome: str) -> dict[int, Choice]:
+    """Return index -> values of the constant arms without a failed run: others are no better."""
+    chosen = {index: _values_at_best_rate(arm, outcome) for index, arm in enumerate(constant)}
     return {
         index: choice
         for index, choice in chosen.items()
@@ -137,9 +141,9 @@ def _by_seed(arm: Trainings, values: np.ndarray) -> pandas.Series:
 
 
 def _differences(arms: Sequence[Trainings], outcome: str, margin: float) -> list[Contrast]:
-    """Return the difference of the outcome from each constant configuration, by seed."""
+    """Return the differences by seed of the outcome from each constant arm."""
     arm, *constant = arms
-    chosen = _chosen(arm, outcome)
+    chosen = _values_at_best_rate(arm, outcome)
     values = _by_seed(arm, chosen.values)
     return [
         Contrast(
@@ -148,41 +152,41 @@ def _differences(arms: Sequence[Trainings], outcome: str, margin: float) -> list
             cells={"at": index, "against": constant[index].factors["batch_size"]},
             **{"low" if margin < 0 else "high": margin},
         )
-        for index, other in _usable(constant, outcome).items()
+        for index, other in _usable_values(constant, outcome).items()
     ]
 
 
-def _costs(arms: Sequence[Trainings], outcome: str, column: str) -> list[Contrast]:
-    """Return the logarithm of the ratio of a cost to the constant size with the best mean."""
+def _cost_contrasts(arms: Sequence[Trainings], outcome: str, column: str) -> list[Contrast]:
+    """Return the log ratio by seed of a cost to the constant batch size with the best mean."""
     arm, *constant = arms
-    chosen = _usable(constant, outcome)
+    chosen = _usable_values(constant, outcome)
     sign = -1.0 if tasks.higher_is_better(outcome, arm.metrics) else 1.0
     if not chosen:
         return []
     best = min(chosen, key=lambda index: np.nanmean(sign * chosen[index].values))
 
-    def cost(trainings: Trainings, chosen: Chosen) -> pandas.Series:
-        values = chosen_rates.at(trainings.column(column), chosen.read)
-        return _by_seed(trainings, np.where(chosen.read < 0, math.nan, values))
+    def cost(trainings: Trainings, chosen: Choice) -> pandas.Series:
+        values = chosen_rates.values_at_rates(trainings.column(column), chosen.rate_index)
+        return _by_seed(trainings, np.where(chosen.rate_index < 0, math.nan, values))
 
-    ratios = cost(arm, _chosen(arm, outcome)) / cost(constant[best], chosen[best])
+    ratios = cost(arm, _values_at_best_rate(arm, outcome)) / cost(constant[best], chosen[best])
     logs = np.log(ratios).to_numpy()
     cells = {"at": best, "against": constant[best].factors["batch_size"]}
     return [Contrast(logs, high=0.0, cells=cells)] if np.isfinite(logs).any() else []
 
 
-def _staged(
+def _statement(
     arms: Sequence[Trainings],
-    planned: Sequence[int],
+    analyses: Sequence[int],
     contrasts: Callable[..., Sequence[Contrast]],
     *arguments: Any,
 ) -> Statement:
-    """Return a statement that is tested by the first seeds of every analysis."""
+    """Return a statement that is tested with the seeds of every interim analysis."""
     seeds = sorted({seed for arm in arms for seed in arm.axes[2]})
 
     def statement(count: int) -> Statement:
         first = [replace(arm, runs=arm.runs[arm.runs["seed"].isin(seeds[:count])]) for arm in arms]
         complete = all(arm.axes[2] for arm in first)
-        return Statement.of_all(contrasts(first, *arguments) if complete else ())
+        return Statement.all_hold(contrasts(first, *arguments) if complete else ())
 
-    return verdicts.at_analyses(len(seeds), planned, statement)
+    return verdicts.at_analyses(len(seeds), analyses, statement)

@@ -1,7 +1,7 @@
-"""Series of the tidy frames of an experiment.
+"""A table of an experiment in, its series out; and other selections of rows by their factors.
 
-A *series* is one line of a figure against batch size: the runs that share every factor but
-batch size and seed. Statistics and figures distinguish the same lines.
+A *series* is one line of a figure against batch size: the runs that share every factor except
+batch size and seed. Statistics and figures distinguish the same series.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from batchscope.study.factor_words import describe
 from batchscope.study.run_factors import Affects
 from batchscope.study.specifications import Column
 
-STOPS = run_factors.affecting(Affects.END)  # factors that stop a run if they are above 0
-_AXES = ("batch_size", "seed")  # factors that distinguish no series
+STOP_FACTORS = run_factors.factors_affecting(
+    Affects.END
+)  # factors that stop a run if they are above 0
+_AXES = ("batch_size", "seed")  # factors that vary within a series
 
 
 @dataclass(frozen=True)
 class Series:
-    """One line against batch size: words for a legend, and the factors that distinguish it."""
+    """One series: its label in a legend, the factors that distinguish it, and its rows."""
 
     label: str
     factors: dict[str, Any]
@@ -37,13 +39,13 @@ def table(
     columns: Mapping[str, Column],
     factors: Iterable[str] = (),
 ) -> pandas.DataFrame:
-    return typed(pandas.DataFrame(rows, columns=[*factors, *columns]), columns)
+    return with_integer_columns(pandas.DataFrame(rows, columns=[*factors, *columns]), columns)
 
 
-def typed(
+def with_integer_columns(
     frame: pandas.DataFrame, columns: Mapping[str, Column], errors: str = "raise"
 ) -> pandas.DataFrame:
-    """Return a table with the integer columns of `columns`; values may be missing.
+    """Return a table with integers in the integer columns of `columns`; values may be missing.
 
     Args:
         errors: With `ignore`, a column with fractions keeps them.
@@ -52,29 +54,31 @@ def typed(
     return frame.astype(dict.fromkeys(integers, "Int64"), errors=errors)
 
 
-def local(runs: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the runs of this machine, which come first."""
+def of_this_machine(runs: pandas.DataFrame) -> pandas.DataFrame:
     if "machine" not in runs or runs.empty:
         return runs
     return runs[runs["machine"] == runs["machine"].iloc[0]]
 
 
-def finished(runs: pandas.DataFrame) -> pandas.DataFrame:
+def finished_runs(runs: pandas.DataFrame) -> pandas.DataFrame:
     return runs[runs["status"] == records.FINISHED]
 
 
-def unstopped(runs: pandas.DataFrame) -> pandas.Series:
+def reached_all_epochs(runs: pandas.DataFrame) -> pandas.Series:
+    """Return whether each run trained for all its epochs although a criterion might stop it."""
     ran_all = (runs["epochs_run"] == runs["epochs"]).fillna(False)
-    may_stop = (runs[[name for name in STOPS if name in runs]] > 0).any(axis=1)
+    may_stop = (runs[[name for name in STOP_FACTORS if name in runs]] > 0).any(axis=1)
     return ran_all & may_stop & runs["status"].eq(records.FINISHED)
 
 
-def doublings(rows: pandas.DataFrame, parts: Sequence[str], product: str) -> pandas.DataFrame:
-    """Return log2 of the ratios of positive parts, and of their product, to the smallest size.
+def log_ratios_to_smallest(
+    rows: pandas.DataFrame, parts: Sequence[str], product: str
+) -> pandas.DataFrame:
+    """Return log2 of the ratios of positive columns, and of their product, to the smallest size.
 
-    Seeds without a finished run at that batch size are left out.
+    Seeds without a finished run at that batch size are left out. `product` is a new column.
     """
-    logs = finished(rows).astype(dict.fromkeys(parts, float))
+    logs = finished_runs(rows).astype(dict.fromkeys(parts, float))
     logs = logs[(logs[parts] > 0).all(axis=1)]
     logs[parts] = np.log2(logs[parts])
     first = logs[logs["batch_size"] == logs["batch_size"].min()].set_index("seed")[parts]
@@ -84,21 +88,21 @@ def doublings(rows: pandas.DataFrame, parts: Sequence[str], product: str) -> pan
 
 
 def factor_columns(frame: pandas.DataFrame) -> list[str]:
-    """Return the factors of a frame, with the machine, without batch size and seed.
+    """Return the factors of a frame and the machine, without batch size and seed.
 
-    User-defined columns of an external table follow; their names begin with `own_`.
+    User-defined columns of an external table follow. Their names begin with `own_`.
     """
     factors = [name for name in factor_words.FACTORS if name not in _AXES and name in frame]
     return [*factors, *filter(external_columns.is_user_defined, frame)]
 
 
-def timed_factors(frame: pandas.DataFrame) -> pandas.DataFrame:
-    """Return a frame without the factors that no step's time depends on."""
+def without_untimed_factors(frame: pandas.DataFrame) -> pandas.DataFrame:
+    """Return a frame without the factors that do not affect the time of a step."""
     kept = {*run_factors.TIMING_FACTORS, "seed"}
     return frame[[name for name in frame if name in kept or name not in run_factors.FACTORS]]
 
 
-def varying(frame: pandas.DataFrame, names: Iterable[str] | None = None) -> list[str]:
+def varying_factors(frame: pandas.DataFrame, names: Iterable[str] | None = None) -> list[str]:
     """Return the factors, or the columns of `names`, with more than one value."""
     names = factor_columns(frame) if names is None else names
     return [name for name in names if frame[name].nunique(dropna=False) > 1]
@@ -107,17 +111,18 @@ def varying(frame: pandas.DataFrame, names: Iterable[str] | None = None) -> list
 def series_factors(frame: pandas.DataFrame, names: Iterable[str] | None = None) -> list[str]:
     """Return the fewest factors that distinguish the series, in the registry's order.
 
-    A factor that follows from batch size and the others (a learning rate that grows with the
-    batch size, say) splits nothing and is left out.
+    A factor that follows from batch size and the other factors (such as a learning rate that grows
+    with the batch size) distinguishes no series and is left out.
     """
-    kept = varying(frame, names)
-    sizes = [name for name in ("batch_size",) if name in frame]  # summaries of sweeps have none
+    kept = varying_factors(frame, names)
+    # Summaries of sweeps have no batch sizes.
+    sizes = [name for name in ("batch_size",) if name in frame]
 
     def is_number(name: str) -> bool:
         factor = factor_words.FACTORS.get(name)
         return factor.kind in ("int", "float") if factor else frame[name].dtype.kind in "iuf"
 
-    # A number that follows from other factors is described by them: numbers are dropped first.
+    # Of two factors that follow from each other, the text is kept: numbers are dropped first.
     for factor in sorted(kept, key=is_number, reverse=True):
         remaining = [*sizes, *(name for name in kept if name != factor)]
         distinct = frame[[*remaining, factor]].drop_duplicates()
@@ -126,49 +131,49 @@ def series_factors(frame: pandas.DataFrame, names: Iterable[str] | None = None) 
     return kept
 
 
-def constants(frame: pandas.DataFrame) -> dict[str, Any]:
-    """Return the value of each factor of a frame; None if there are several."""
+def constant_factors(frame: pandas.DataFrame) -> dict[str, Any]:
+    """Return the value of each factor of a frame; None if it has several values."""
     names = factor_columns(frame)
     single = frame[names].nunique(dropna=False) == 1
     return {name: frame[name].iloc[0] if single[name] else None for name in names}
 
 
 def coupled_factors(frame: pandas.DataFrame) -> dict[str, list[Any]]:
-    """Return the factors that change along a line, with their values in order of batch size."""
-    groups = series(frame)
+    """Return factors that change within a series, with their values in order of batch size."""
+    groups = split_series(frame)
     coupled = [
         factor
-        for factor in varying(frame)
+        for factor in varying_factors(frame)
         if any(group.frame[factor].nunique() > 1 for group in groups)
     ]
-    # A summary without batch sizes has no line along which anything changes.
+    # A summary without batch sizes has no coupled factors.
     ordered = frame.sort_values("batch_size", kind="stable") if coupled else frame
     return {factor: list(ordered[factor].drop_duplicates()) for factor in coupled}
 
 
-def series(frame: pandas.DataFrame, names: Iterable[str] | None = None) -> list[Series]:
-    """Return the frame's series in their order of appearance, by its factors or by `names`."""
+def split_series(frame: pandas.DataFrame, names: Iterable[str] | None = None) -> list[Series]:
+    """Return the series of a frame by its factors, or by `names`, in their order of appearance."""
     names = factor_columns(frame) if names is None else [*names]
-    factors, several = series_factors(frame, names), varying(frame, names)
+    factors, varying = series_factors(frame, names), varying_factors(frame, names)
     if not factors:
         return [Series("", {}, frame)]
     result = []
     for key, rows in frame.groupby(factors, sort=False, dropna=False):
-        values = dict(zip(factors, map(factor_words.plain, key), strict=True))
-        # A label may name what varies in the frame but not in the rows.
-        constant = [name for name in several if rows[name].nunique() == 1]
+        values = dict(zip(factors, map(factor_words.plain_value, key), strict=True))
+        # The label has all factors that vary in the frame but not in the series.
+        constant = [name for name in varying if rows[name].nunique() == 1]
         constant = [name for name in constant if run_factors.is_used(name, rows)]
         label = describe({name: rows[name].iloc[0] for name in constant})
         result.append(Series(label, values, rows))
     return result
 
 
-def matching(frame: pandas.DataFrame, factors: Mapping[str, Any]) -> pandas.DataFrame:
+def rows_with_factors(frame: pandas.DataFrame, factors: Mapping[str, Any]) -> pandas.DataFrame:
     for name, value in factors.items():
         frame = frame[frame[name].isna() if pandas.isna(value) else frame[name] == value]
     return frame
 
 
-def by_horizon(frame: pandas.DataFrame) -> bool:
-    names = [name for name in run_factors.affecting(Affects.HORIZON) if name in frame]
+def follows_horizon(frame: pandas.DataFrame) -> bool:
+    names = [name for name in run_factors.factors_affecting(Affects.HORIZON) if name in frame]
     return any((frame[name].dropna() != run_factors.CONSTANT).any() for name in names)

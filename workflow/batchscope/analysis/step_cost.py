@@ -1,9 +1,10 @@
-"""Cost of a step: its time, from the fixed cost to the knee of the throughput, and its memory.
+"""Times and memory of a step by batch size in; fixed cost, cost per example and knee out.
 
-Timings scatter in proportion to themselves, so every fit weights a median by its inverse: one
-linear problem, at the price of an estimate that is low by about the square of the relative noise of
-the medians, 0.04 % at 2 %. Times, in seconds per step, have a row per batch size: a block for each
-round of turns, or the median of each job.
+Times are a table with a row per batch size and a column per round, in seconds per step: a block of
+each round of turns, or the median of each job. They scatter in proportion to themselves, so every
+fit weights a median by its inverse. The problem is then linear. The estimate is low by about the
+square of the relative noise of the medians, 0.04 % at 2 %. A new column of a sweep goes into
+`summary_columns`.
 """
 
 from __future__ import annotations
@@ -18,26 +19,27 @@ from batchscope.analysis import intervals
 from batchscope.analysis.intervals import Interval
 from batchscope.study.outcomes import LEVEL
 
-PLATEAU_SHARE = 0.9  # throughput above this share of the plateau counts as level
-LINE_FITS = 0.05  # relative residual, half of the distance of that share from the plateau
-# Noise floor above which no level of the throughput is stated. Half of the floor is about two
-# standard errors of a median: at 20 %, the 10 % that separate the share from the plateau.
+PLATEAU_SHARE = 0.9  # the knee is where the throughput reaches this share of the plateau
+MAX_LINE_RESIDUAL = 0.05  # relative; half of the distance of that share from the plateau
+# Noise floor above which no plateau is estimated. Half of the floor is about two standard errors
+# of a median. At 20 % these are the 10 % between the share and the plateau.
 MAX_NOISE = 1.2
 _ROUNDING = 1e-9  # a cost below this share of every time of a step is 0
-# Least excess of a peak over the lowest one, which starting and tracing took for a moment: the same
-# batch repeats to about 1 MB.
+# Smallest resolvable excess of a peak over the lowest one, which starting and tracing may cause.
+# Repeated peaks of the same batch differ by about 1 MB.
 _RESOLVABLE_MB = 4.0
 
 
-class Fit(NamedTuple):
-    """t = a + b * B in seconds per step, by least squares of relative errors.
+class StepCost(NamedTuple):
+    """The line t = a + b * B in seconds per step, by least squares of relative errors.
 
     Attributes:
-        fixed: a, s; may be negative.
-        per_image: b, s.
-        half_batch: a / b: half the time of this size is fixed cost. NaN unless both are positive.
-            Its interval is the delta method's for log(a / b), so that no end is below 0.
-        residual: Relative root mean square.
+        fixed: a in seconds; it may be negative.
+        per_image: b in seconds.
+        half_batch: a / b, the batch size with half of its time in the fixed cost. It is NaN unless
+            both are positive. Its interval is the delta method's for log(a / b), so that no end is
+            below 0.
+        residual: Relative root mean square residual.
     """
 
     fixed: Interval
@@ -46,26 +48,27 @@ class Fit(NamedTuple):
     residual: float
 
 
-def resolved(cost: Fit) -> bool:
-    """Return whether the line fits, and the ratio of its costs is known to a factor of e.
+def is_resolved(cost: StepCost) -> bool:
+    """Return whether the line fits, and its ratio a / b is known up to a factor of e.
 
-    Beyond that the interval of a / b, on its own scale, contains 0: there may be no fixed cost.
+    If the factor is larger, the interval of a / b on its own scale contains 0.
     """
     ratio = cost.half_batch
-    return ratio.mean > 0 and not ratio.high > math.e * ratio.mean and cost.residual <= LINE_FITS
+    has_ratio = ratio.mean > 0 and not ratio.high > math.e * ratio.mean
+    return has_ratio and cost.residual <= MAX_LINE_RESIDUAL
 
 
-def fixed_cost(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> Fit:
+def fixed_cost(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> StepCost:
     """Fit the fixed cost of a step and the cost per example.
 
-    The intervals join two independent errors by the root of the sum of their squared half-widths
-    (Howe 1974, Journal of the American Statistical Association 69, 789): the error of least squares
-    over sizes, and the variation over rounds that all sizes share.
+    The half-width of an interval is the root of the sum of two squared half-widths (Howe 1974,
+    Journal of the American Statistical Association 69, 789). The first is the error of least
+    squares over sizes, the second the variation over rounds that all sizes share.
 
     Args:
         batch_sizes: At least two different batch sizes, shape (sizes,).
-        blocks: Shape (sizes, rounds); a single round gives no interval of a cost.
-        of_jobs: Whether each round is a job. Only then have two batch sizes an interval.
+        blocks: Times, shape (sizes, rounds). A single round gives no interval of a cost.
+        of_jobs: Whether each round is a job. Otherwise two batch sizes give no interval.
 
     Raises:
         ValueError: If there are fewer batch sizes, or a time is not positive.
@@ -73,11 +76,11 @@ def fixed_cost(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> Fit:
     sizes, table = _table(batch_sizes, blocks)
     medians = np.median(table, axis=1)
     costs, covariance, squares = line(sizes, medians, 1 / medians)
-    # A cost may be 0, or hardly more: then the interval of the ratio has no upper end.
+    # If a cost is 0 or hardly more, the interval of the ratio has no upper end.
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        slopes = np.vstack([np.eye(2), [1, -1] / costs])  # of a, b and log(a / b)
+        slopes = np.vstack([np.eye(2), [1, -1] / costs])  # derivatives of a, b and log(a / b)
         half = student_t(len(sizes) - 2) * np.sqrt(np.diag(slopes @ covariance @ slopes.T))
-        if of_jobs and len(sizes) == 2:  # a line always goes through them
+        if of_jobs and len(sizes) == 2:  # the line goes through both sizes without any error
             half = np.zeros(3)
         half = np.hypot(half, _common_half_widths(sizes, table, costs, of_jobs))
         factor = np.exp(half[2])
@@ -85,11 +88,11 @@ def fixed_cost(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> Fit:
     ends = zip(costs, costs - half[:2], costs + half[:2], strict=True)
     estimates = (*ends, (ratio, ratio / factor, ratio * factor))
     costs_and_ratio = (Interval(*map(float, values)) for values in estimates)
-    return Fit(*costs_and_ratio, residual=math.sqrt(squares / len(sizes)))
+    return StepCost(*costs_and_ratio, residual=math.sqrt(squares / len(sizes)))
 
 
 def line(x: np.ndarray, y: np.ndarray, weights: Any) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return intercept and slope, their covariance, and the sum of the weighted squares."""
+    """Return intercept and slope, their covariance, and the weighted sum of squared residuals."""
     design = _design(x, weights)
     inverse = np.linalg.pinv(design)
     constants = inverse @ (y * weights)
@@ -105,10 +108,10 @@ def _common_half_widths(
 ) -> np.ndarray:
     """Return the half-widths of a, b and log(a / b) by the variation that all sizes share.
 
-    Rounds scale both costs, which cancels in their ratio: by the mean logarithm of its blocks over
-    their medians, which unlike a median of them shows spikes. Jobs, processes of their own, differ
-    in either cost: each has the line through its logarithms. The standard error of a median of
-    normal rounds is sqrt(pi / 2) times that of their mean.
+    A round scales both costs by the mean logarithm of its blocks over their medians, which shows
+    spikes as a median would not. It cancels in the ratio. A job is a process of its own and may
+    differ in either cost, so each job has a line through its logarithms. The standard error of a
+    median of normal rounds is sqrt(pi / 2) times the standard error of their mean.
     """
     rounds = table.shape[1]
     if rounds < 2:
@@ -135,47 +138,49 @@ def _logs(table: np.ndarray) -> np.ndarray:
     return np.log(table / np.median(table, axis=1, keepdims=True))
 
 
-def summary(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> dict[str, Any]:
-    """Return costs, noise, plateau and knee by their columns, for arguments of `fixed_cost`."""
+def summary_columns(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> dict[str, Any]:
+    """Return the columns of costs, noise, plateau and knee; arguments as for `fixed_cost`."""
     fit, noise = fixed_cost(batch_sizes, blocks, of_jobs), noise_floor(blocks, of_jobs)
-    levels = {"half_batch": fit.half_batch.mean, **knee(batch_sizes, blocks, fit, noise)}
+    knee = knee_columns(batch_sizes, blocks, fit, noise)
+    throughput = {"half_batch": fit.half_batch.mean, **knee}
     return {
         **intervals.columns("fixed_seconds", fit.fixed),
         **intervals.columns("seconds_per_image", fit.per_image),
         "line_residual": fit.residual,
         "noise_floor": noise,
         "highest_examples_per_second": float((batch_sizes / np.median(blocks, axis=1)).max()),
-        **(dict.fromkeys(levels) if too_noisy(noise) else levels),
+        **(dict.fromkeys(throughput) if is_too_noisy(noise) else throughput),
     }
 
 
-def knee(batch_sizes: Any, blocks: Any, cost: Fit, noise: float = 1.0) -> dict[str, Any]:
-    """Return where throughput reaches 90 % of its plateau, and whether it rises beyond, by column.
+def knee_columns(sizes: Any, blocks: Any, cost: StepCost, noise: float = 1.0) -> dict[str, Any]:
+    """Return the columns of the plateau, of the knee at 90 % of it, and of `still_rising`.
 
-    The line pools all sizes, so that no single one decides. Through three or more, it fits if its
-    residual is at most 5 %, or half of the noise floor, about two standard errors of a median. Its
-    knee, 9 a / b, is reported if it is within the sizes, unless the interval contains every size.
-    `knee_batch_size` is the smallest size that reaches the share and after which none is short of
-    it, by the upper quartile of its blocks' throughputs. Throughput rises only if the largest size
-    is not short of the best one.
+    The line pools all sizes, so that no single one decides. A line through three or more sizes fits
+    if its residual is at most 5 %, or half of the noise floor (two standard errors of a median).
+    Its knee, 9 a / b, is reported if it is within the sizes, unless the interval contains every
+    size. `knee_batch_size` is the smallest size that reaches the share, if no larger size is short
+    of it by the upper quartile of its blocks' throughputs. Throughput still rises only if the
+    largest size is not short of the best one.
     """
-    sizes, table = _table(batch_sizes, blocks)
+    sizes, table = _table(sizes, blocks)
     speeds, fitted = sizes / np.median(table, axis=1), Interval()
     first, largest = sizes[[0, -1]]
-    line_fits = len(sizes) > 2 and cost.residual <= max(LINE_FITS, math.log(noise) / 2)
+    line_fits = len(sizes) > 2 and cost.residual <= max(MAX_LINE_RESIDUAL, math.log(noise) / 2)
     if line_fits and cost.per_image.mean > 0:
         plateau = 1 / cost.per_image.mean
         factor = PLATEAU_SHARE / (1 - PLATEAU_SHARE)
-        at_knee = Interval(*(factor * end for end in cost.half_batch[:3]))
-        rises = at_knee.mean > largest
-        if first <= at_knee.mean <= largest and (at_knee.low > first or at_knee.high < largest):
-            fitted = at_knee
+        line_knee = Interval(*(factor * end for end in cost.half_batch[:3]))
+        rises = line_knee.mean > largest
+        excludes_sizes = line_knee.low > first or line_knee.high < largest
+        if first <= line_knee.mean <= largest and excludes_sizes:
+            fitted = line_knee
     else:
-        plateau, rises = _level(sizes, speeds, noise)
+        plateau, rises = _plateau(sizes, speeds, noise)
     rising = bool(rises and speeds[-1] >= PLATEAU_SHARE * speeds.max())
-    least = PLATEAU_SHARE * plateau
-    short = np.flatnonzero(~(sizes / np.percentile(table, 25, axis=1) >= least))
-    reached = np.flatnonzero(speeds >= least)
+    min_speed = PLATEAU_SHARE * plateau
+    short = np.flatnonzero(~(sizes / np.percentile(table, 25, axis=1) >= min_speed))
+    reached = np.flatnonzero(speeds >= min_speed)
     reached = reached[reached > short.max(initial=-1)]
     return {
         **intervals.columns("knee_fitted", fitted),
@@ -185,26 +190,26 @@ def knee(batch_sizes: Any, blocks: Any, cost: Fit, noise: float = 1.0) -> dict[s
     }
 
 
-def _level(sizes: np.ndarray, speeds: np.ndarray, noise: float) -> tuple[float, bool]:
-    """Return the plateau if no line fits, and whether throughput rises.
+def _plateau(sizes: np.ndarray, speeds: np.ndarray, noise: float) -> tuple[float, bool]:
+    """Return the plateau if no line fits, and whether throughput still rises.
 
-    It rises if the largest size beats the largest of at most half its size by as much as a line
-    with its knee at the largest size would: 10 % for half, whatever the noise. Else the plateau is
-    the median of the sizes from half the largest on, unless it is short of the best size by more
-    than the noise.
+    The largest size is compared with the largest one of at most half its size. Throughput rises if
+    it gains more than a line with its knee at the largest size would: 10 % for half the size. Else
+    the plateau is the median of the sizes from half the largest on. It is NaN if it is short of the
+    best size by more than the noise.
     """
     largest, best = sizes[-1], speeds.max()
-    half = np.flatnonzero(sizes <= largest / 2)
-    before = half[-1] if len(half) else max(len(sizes) - 2, 0)
-    least = PLATEAU_SHARE + (1 - PLATEAU_SHARE) * largest / sizes[before]
-    rises = bool(speeds[-1] > least * speeds[before])
+    at_most_half = np.flatnonzero(sizes <= largest / 2)
+    other = at_most_half[-1] if len(at_most_half) else max(len(sizes) - 2, 0)
+    min_gain = PLATEAU_SHARE + (1 - PLATEAU_SHARE) * largest / sizes[other]
+    rises = bool(speeds[-1] > min_gain * speeds[other])
     plateau = float(np.median(speeds[sizes >= largest / 2]))
     falls = noise * plateau < PLATEAU_SHARE * best
     no_plateau = falls or (rises and speeds[-1] >= PLATEAU_SHARE * best)
     return math.nan if no_plateau else plateau, rises
 
 
-def too_noisy(noise: float | None) -> bool:
+def is_too_noisy(noise: float | None) -> bool:
     """Return whether a noise floor, None if unknown, is too high to estimate a plateau."""
     return noise is not None and bool(noise > MAX_NOISE)
 
@@ -212,10 +217,10 @@ def too_noisy(noise: float | None) -> bool:
 def noise_floor(blocks: Any, of_jobs: bool = False) -> float:
     """Return the factor, at least 1, between two measurements of the same size.
 
-    It is the 95 % quantile over sizes of |log ratio| of two halves, into which the blocks of a size
-    are dealt alternately; the largest up to 20 sizes. The scatter of halves is about 1.4 times the
-    scatter of all blocks together, so it errs on the careful side. A job that is slower at all
-    sizes hides no difference between them.
+    The blocks of a size are dealt alternately into two halves. The floor is the 95 % quantile over
+    sizes of |log ratio| of their medians: the largest one for up to 20 sizes. Halves scatter about
+    1.4 times more than all blocks together, so it errs on the careful side. The speed of a job as a
+    whole is divided out, since it hides no difference between sizes.
     """
     table = np.asarray(blocks, float)
     table = table / np.exp(_logs(table).mean(axis=0)) if of_jobs else table
@@ -224,10 +229,10 @@ def noise_floor(blocks: Any, of_jobs: bool = False) -> float:
 
 
 def memory_per_image(batch_sizes: Any, peaks_mb: Any) -> tuple[float, Interval]:
-    """Return fixed memory and that per example, in MB, by a line through peaks; NaN without one."""
+    """Return the fixed memory and the memory per example in MB; NaN if no line is possible."""
     sizes, peaks = np.asarray(batch_sizes, float), np.asarray(peaks_mb, float)
     lowest = peaks.min(where=np.isfinite(peaks), initial=math.inf)
-    used = peaks >= lowest + _RESOLVABLE_MB  # leaves out unknown peaks, too
+    used = peaks >= lowest + _RESOLVABLE_MB  # unknown peaks (NaN) are left out as well
     if len(set(sizes[used])) < 2:
         return math.nan, Interval()
     (fixed, slope), covariance, _ = line(sizes[used], peaks[used], 1.0)

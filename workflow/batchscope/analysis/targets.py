@@ -1,7 +1,7 @@
-"""Trajectories read at a budget and at a target: a loss or a metric to reach.
+"""Evaluations of one training in: its value at a budget, or its cost to a target, out.
 
-A study that states no target gets a default one: a loss that good trainings reach, and that a badly
-trained batch size cannot make easier.
+A target is a loss or a metric to reach. A study that states no target gets a default one: a loss
+that good trainings reach, and that a badly trained batch size cannot make easier.
 
 Source: Shallue et al. 2019, "Measuring the Effects of Data Parallelism on Neural Network Training"
 (arXiv 1811.03600), section 3: the best batch size depends on the budget.
@@ -22,18 +22,18 @@ from batchscope.study import tasks
 from batchscope.study.tasks import Metrics
 
 ROUNDING = 1e-9  # relative difference below which two budgets are the same
-FALL = 0.9  # share of the loss's fall at the best batch size that leads to the default target
-ENOUGH_SIZES = 3  # batch sizes that must reach the default target with all seeds
+FALL_SHARE = 0.9  # the default target is the loss after this share of the best batch size's fall
+MIN_SIZES_AT_TARGET = 3  # number of batch sizes that must reach the default target with all seeds
 
 
-def at_budget(used: Any, values: Any, budget: float, loss: bool = False) -> float:
+def value_at_budget(used: Any, values: Any, budget: float, logarithmic: bool = False) -> float:
     """Return the value of a training at a budget; NaN if it ended before, or began after it.
 
-    Values between two evaluations are interpolated linearly in the ascending `used`; losses by
-    their logarithms, as in `first_crossing`. An evaluation without a value is left out.
+    `used` is the budget that was used at each evaluation, ascending. Values between two evaluations
+    are interpolated linearly, or their logarithms are. An evaluation without a value is left out.
     """
     used, values = np.asarray(used, float), np.asarray(values, float)
-    if ended_before(used, budget):
+    if is_ended_before(used, budget):
         return math.nan
     has_value = ~np.isnan(values)
     used, values = used[has_value], values[has_value]
@@ -41,28 +41,28 @@ def at_budget(used: Any, values: Any, budget: float, loss: bool = False) -> floa
     if after == 0:
         return math.nan
     first = float(values[after - 1])
-    close = budget <= used[after - 1] * (1 + ROUNDING)
-    if close or after == len(used) or not np.isfinite(values[after - 1 : after + 1]).all():
+    is_exact = budget <= used[after - 1] * (1 + ROUNDING)
+    if is_exact or after == len(used) or not np.isfinite(values[after - 1 : after + 1]).all():
         return first
     second = float(values[after])
     share = float((budget - used[after - 1]) / (used[after] - used[after - 1]))
-    if loss and min(first, second) > 0:
+    if logarithmic and min(first, second) > 0:
         return float(first * (second / first) ** share)
     return first + share * (second - first)
 
 
-def ended_before(used: Any, budget: float) -> bool:
-    # The last digit of a fraction of an epoch is no shorter training.
+def is_ended_before(used: Any, budget: float) -> bool:
+    # A difference in the last digit of a fraction of an epoch is rounding.
     return len(used) > 0 and bool(used[-1] < budget * (1 - ROUNDING))
 
 
 def first_crossing(used: Any, losses: Any, target: float, linear: bool = False) -> float:
-    """Return the use at which a loss is first at or below a positive target; infinite if never.
+    """Return the budget that is used when a loss first reaches a target; infinite if never.
 
-    The logarithm of the loss is interpolated linearly between the two rows around the crossing;
-    with `linear`, for any target, the loss itself. The first row at or below the target is the
-    crossing if no row before is above it, or if its loss of zero has no logarithm. A loss that is
-    not finite is above every target.
+    The logarithm of the loss is interpolated linearly between the two evaluations around the
+    crossing. With `linear` the loss itself is, so that a target may be 0 or negative. No value is
+    interpolated if the first evaluation is at the target, if the loss before it is not finite, or
+    if a loss of 0 has no logarithm. A loss that is not finite is above every target.
     """
     used, losses = np.asarray(used, float), np.asarray(losses, float)
     reached = np.flatnonzero(losses <= target)
@@ -85,19 +85,19 @@ def first_crossing(used: Any, losses: Any, target: float, linear: bool = False) 
 class Target:
     """A value of a loss or a metric to reach."""
 
-    column: str = ""  # empty where every training has one row, which is its target
+    column: str = ""  # empty if each training has a single row, at which it reached its target
     value: float = math.nan
 
     def crossing(self, evaluated: Mapping[str, np.ndarray], axis: str, metrics: Metrics) -> float:
-        """Return the use at which one training first reaches the target; infinite if never."""
+        """Return the cost at which one training first reaches the target; infinite if never."""
         used = evaluated[axis]
         if not self.column:
             return math.inf if math.isnan(used[0]) else float(used[0])
         if np.isnan(used).all():
-            return math.nan  # there is no such training
-        losses = losses_of(evaluated, self.column, metrics)
-        target = tasks.falling(self.value, self.column, metrics)
-        has_loss = ~np.isnan(losses)  # an evaluation may lack this column
+            return math.nan  # the training is missing
+        losses = as_losses(evaluated, self.column, metrics)
+        target = tasks.where_lower_is_better(self.value, self.column, metrics)
+        has_loss = ~np.isnan(losses)
         order = np.argsort(used[has_loss], kind="stable")
         linear = tasks.user_metric(self.column, metrics) is not None
         return first_crossing(used[has_loss][order], losses[has_loss][order], target, linear)
@@ -105,15 +105,15 @@ class Target:
     def crossings(
         self, rows: pandas.DataFrame, axis: str, by: list[str], metrics: Metrics
     ) -> pandas.Series:
-        """Return where each training first reaches the target, by the factors that tell them."""
+        """Return the `crossing` of each training; the columns `by` distinguish the trainings."""
         names, result = {*filter(None, (self.column, axis))}, {}
-        for run, evaluated in rows.groupby(by):
+        for key, evaluated in rows.groupby(by):
             columns = {name: evaluated[name].to_numpy(float) for name in names}
-            result[run] = self.crossing(columns, axis, metrics)
+            result[key] = self.crossing(columns, axis, metrics)
         return pandas.Series(result)
 
-    def at_first(self, evaluated: Mapping[str, np.ndarray], metrics: Metrics) -> bool:
-        """Return whether one training is there by its first evaluation: a bound of its cost."""
+    def is_reached_at_first(self, evaluated: Mapping[str, np.ndarray], metrics: Metrics) -> bool:
+        """Return whether a training reaches the target by its first evaluation: a bound of cost."""
         if not self.column:
             return False
         updates = evaluated["updates"][~np.isnan(evaluated[self.column])]
@@ -121,16 +121,16 @@ class Target:
         return bool(self.crossing(evaluated, "updates", metrics) == first)
 
 
-def losses_of(evaluated: Mapping[str, np.ndarray], column: str, metrics: Metrics) -> np.ndarray:
-    return tasks.falling(evaluated[column], column, metrics)
+def as_losses(evaluated: Mapping[str, np.ndarray], column: str, metrics: Metrics) -> np.ndarray:
+    return tasks.where_lower_is_better(evaluated[column], column, metrics)
 
 
 def default_value(first: Any, within_equal_epochs: Any, lowest: Any) -> float:
-    """Return the default target of a series.
+    """Return the default target of a series: a loss that enough batch sizes reach.
 
     The best batch size has the lowest mean loss within equal epochs, at its best learning rate. The
-    target is the loss after nine tenths of its fall. If fewer than three batch sizes (or not both)
-    reach it with all seeds, the target is the next higher loss that three (or both) reached.
+    target is the loss after nine tenths of its fall. If fewer than three batch sizes reach that
+    loss with all seeds, the target is the lowest loss that three reach (both, if there are two).
 
     Args:
         first: Loss after the first evaluation, shape (sizes, rates, seeds); NaN without a run.
@@ -139,9 +139,9 @@ def default_value(first: Any, within_equal_epochs: Any, lowest: Any) -> float:
         lowest: Lowest loss of the whole run; infinite if it failed.
 
     Returns:
-        The loss, or NaN if too few batch sizes get below the first loss of the best one.
+        The loss; NaN if too few batch sizes get below the first loss of the best one.
     """
-    rates = chosen_rates.by_lowest(within_equal_epochs)
+    rates = chosen_rates.index_of_lowest_loss(within_equal_epochs)
     usable = np.flatnonzero(rates >= 0)
     if not len(usable):
         return math.nan
@@ -149,15 +149,15 @@ def default_value(first: Any, within_equal_epochs: Any, lowest: Any) -> float:
     best, end = usable[means.argmin()], means.min()
     start = np.nanmean(first[best, rates[best]])
     reached = np.sort(_reached_by_all_seeds(lowest))
-    least = reached[min(ENOUGH_SIZES, len(reached)) - 1]
-    target = max(start - FALL * (start - end), least)
+    least = reached[min(MIN_SIZES_AT_TARGET, len(reached)) - 1]
+    target = max(start - FALL_SHARE * (start - end), least)
     return float(target) if 0 < target < start else math.nan
 
 
 def _reached_by_all_seeds(lowest: np.ndarray) -> np.ndarray:
-    """Return the lowest loss that all seeds of a batch size reached at one rate, one per size."""
+    """Return for each batch size the lowest loss that all its seeds reached at one rate."""
     no_run = np.isnan(lowest)
     has_seed = ~no_run.all(axis=1, keepdims=True)
-    # Not every seed reaches a loss at a rate that only some seeds tried.
+    # At a rate that only some seeds tried, the missing seeds count as infinite losses.
     worst = np.where(no_run, np.where(has_seed, math.inf, -math.inf), lowest).max(axis=2)
     return worst.min(axis=1)[has_seed.any(axis=(1, 2))]

@@ -1,21 +1,21 @@
-"""Verdicts on statements about paired replicates, each read off the interval that is printed.
+"""Verdicts: rows with a `statement` in, the same rows with verdict, reason and interval out.
 
-A replicate is a seed or a timing job. A contrast has one number per replicate: a slope against the
-logarithm of the batch size, a difference of two cells or of their logarithms, a level. A statement
-says that the means of some contrasts are between two bounds. Its estimate is the mean of the
-contrast that decides, with Student's t-interval: the statement is supported if the interval is
-inside the bounds, and contradicted if it is outside. docs/measures.md has the formulas.
+A statement says that the means of some contrasts (`contrasts`) are between two bounds. Its estimate
+is the mean of the contrast that decides, with Student's t-interval. The statement is supported if
+the interval is inside the bounds, and contradicted if it is outside. docs/measures.md has the
+formulas. A new column of a verdict is added in both `verdict_columns`. A new kind of statement is a
+function like `trend`, or a subclass of `Statement` if its interval differs.
 
 - A family of statements shares one level (Benjamini and Hochberg 1995, J. R. Stat. Soc. B 57, 289;
   intervals: Benjamini and Yekutieli 2005, J. Am. Stat. Assoc. 100, 71).
 - Contrasts that must all hold are an intersection-union test without any adjustment (Berger 1982,
-  Technometrics 24, 295); the contrary takes Bonferroni's.
+  Technometrics 24, 295). The contrary is tested with Bonferroni's adjustment.
 - A batch size is compared with the best of the others as in Hsu 1984 (Ann. Statist. 12, 1136), with
   a separate variance for every pair. The pairs share the level of "beyond the margin". The true
   difference of a pair is at one end of [-margin, margin] at most, so both ends share its level.
 - Each interim analysis may spend a share of the level (`study.stages`). Estimate, interval and n
-  are from a single analysis, so that the estimate is always inside its interval: from the one that
-  decides, else from the last.
+  are from a single analysis, the one that decides or else the last. So the estimate is always
+  inside its interval.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import pandas
 from scipy import optimize, special
 
-from batchscope.analysis import intervals, power, run_series
+from batchscope.analysis import power, run_series
+from batchscope.analysis.contrasts import Contrast
 from batchscope.study import stages
 from batchscope.study.outcomes import (
     LEVEL,
@@ -43,166 +44,31 @@ from batchscope.study.outcomes import (
 )
 from batchscope.study.specifications import Column
 
-ROUNDING = 1e-12  # relative difference below which two numbers are equal
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Contrast:
-    """One number per replicate, with the stated bounds of their mean.
-
-    Attributes:
-        numbers: Shape (replicates,); those that are not finite are left out.
-        tuned: Whether replicates are read at different rates (see `intervals.correction`).
-        open_low: Reason why the mean may be lower than the estimate: the interval has no lower end.
-        open_high: Reason why it may be higher.
-        cells: Factor or column -> value, of the compared cells.
-        share: Share of the level that this analysis may spend.
-        earlier: The contrast at each earlier interim analysis.
-    """
-
-    numbers: Any
-    low: float = -math.inf
-    high: float = math.inf
-    tuned: bool = False
-    open_low: Reason = Reason.NONE
-    open_high: Reason = Reason.NONE
-    cells: Mapping[str, Any] = field(default_factory=dict)
-    share: float = 1.0
-    earlier: tuple[Contrast, ...] = ()
-
-    @functools.cached_property
-    def values(self) -> np.ndarray:
-        """The finite numbers, rounded to a bound that they equal up to `ROUNDING`."""
-        values = np.asarray(self.numbers, float)
-        values = values[np.isfinite(values)]
-        for bound in filter(math.isfinite, (self.low, self.high)):
-            close = np.abs(values - bound) <= ROUNDING * (np.abs(values) + abs(bound))
-            values = np.where(close, bound, values)
-        return values
-
-    @property
-    def n(self) -> int:
-        return len(self.values)
-
-    @functools.cached_property
-    def mean(self) -> float:
-        if not self.n:
-            return math.nan
-        return float(self.values[0] if np.ptp(self.values) == 0 else self.values.mean())
-
-    @functools.cached_property
-    def deviation(self) -> float:
-        """Standard deviation of a replicate, with the correction for tuned rates."""
-        if self.n < 2:
-            return math.nan
-        spread = 0.0 if np.ptp(self.values) == 0 else self.values.std(ddof=1)
-        return float(spread * math.sqrt(intervals.correction(self.n, self.tuned)))
-
-    @property
-    def error(self) -> float:
-        return self.deviation / math.sqrt(self.n) if self.n > 1 else math.nan
-
-    @property
-    def bounds(self) -> int:
-        return math.isfinite(self.low) + math.isfinite(self.high)
-
-    @property
-    def analyses(self) -> tuple[Contrast, ...]:
-        return (*self.earlier, self)
-
-    def ends(self, level_low: float, level_high: float) -> tuple[float, float]:
-        """Return the ends of this analysis's interval; infinite if open or of one replicate."""
-        if self.n < 2:
-            return -math.inf, math.inf
-        levels = 1 - self.share * np.array([level_low, level_high])
-        below, above = (special.stdtrit(self.n - 1, levels) * self.error).tolist()
-        return (
-            -math.inf if self.open_low else self.mean - below,
-            math.inf if self.open_high else self.mean + above,
-        )
-
-    @functools.cached_property
-    def p(self) -> float:
-        """p-value of the statement: the larger one of both bounds, at the analysis that decides."""
-        return min(1.0, self.decisive(against=False).analysis_p(against=False))
-
-    @functools.cached_property
-    def p_against(self) -> float:
-        """p-value of the contrary: the smaller one of both bounds times their number."""
-        return min(1.0, self.decisive(against=True).analysis_p(against=True))
-
-    def analysis_p(self, against: bool) -> float:
-        """Return the p-value of the statement, or of its contrary, over the share of the level."""
-        bounds = ((self.low, 1), (self.high, -1))
-        signs = [(bound, -sign if against else sign) for bound, sign in bounds]
-        tails = [self._tail(bound, sign) for bound, sign in signs if math.isfinite(bound)]
-        p = min(1.0, len(tails) * min(tails)) if against else max(tails)
-        return p / self.share
-
-    def decisive(self, against: bool) -> Contrast:
-        """Return the analysis with the smallest p-value of the statement, or of its contrary."""
-        tested = [analysis for analysis in self.analyses if analysis.n > 1]
-        return min(tested, key=lambda contrast: contrast.analysis_p(against), default=self)
-
-    def first(self, replicates: int) -> Contrast:
-        return replace(self, numbers=np.asarray(self.numbers)[:replicates])
-
-    def _tail(self, bound: float, sign: int) -> float:
-        """Return the one-sided p that the mean is above (1) or below (-1) a bound."""
-        excess = sign * (self.mean - bound)
-        if self.open_low if sign > 0 else self.open_high:
-            return 1.0
-        if self.n < 2:
-            return math.nan
-        if self.deviation == 0:
-            return float(not excess > 0)
-        return float(special.stdtr(self.n - 1, -excess / self.error))
-
-    def open_reason(self, level: float) -> Reason:
-        """Return the reason of the open end without which the contrast would be decided."""
-        closed = replace(self, open_low=Reason.NONE, open_high=Reason.NONE, earlier=())
-        outside = closed.p_against < level
-        if not (outside or closed.p < level):
-            return Reason.NONE
-        reasons = (self.open_low, self.open_high)
-        return reasons[math.isinf(self.low) != outside]
-
-    def replicates_to_resolve(self, level: float) -> int | None:
-        """Return the number of replicates that decide it with power .8; None if no number does."""
-        if self.n < 2 or self.open_low or self.open_high or self.deviation == 0:
-            return None
-        excess = min(self.mean - self.low, self.high - self.mean)
-        if excess == 0:
-            return None
-        level = self.share * (level if excess > 0 else level / self.bounds)
-        needed = power.fewest(power.difference_power, abs(excess) / self.deviation, level)
-        return needed and max(needed, MIN_SEEDS, self.n + 1)
-
-
-@dataclass(frozen=True, eq=False)
 class Statement:
-    """Parts that must all hold.
+    """A statement about contrasts: all of its parts must hold.
 
     Attributes:
-        parts: Tables of contrasts. A part holds if every contrast in one of its rows holds, and is
+        parts: Tables of contrasts. A part holds if every contrast in one of its rows holds. It is
             wrong if every contrast in one of its columns is wrong.
-        steps: Contrasts of every two positions along a trend, each stated to be at least 0. One
-            that is below 0 by its test, with Bonferroni, is a step back. (Neighbours alone would
-            miss a curve that turns back slowly.)
+        steps: Contrasts of every two positions along a trend, each stated to be at least 0. A
+            contrast that is shown to be below 0, with Bonferroni, is a step back. (Neighbours alone
+            would miss a curve that turns back slowly.)
         ratio: Whether the contrasts are logarithms of printed ratios.
-        of_margin: Whether the verdict is within or beyond a margin.
+        is_about_margin: Whether the verdict is "within" or "beyond" a margin.
     """
 
     parts: tuple[tuple[tuple[Contrast, ...], ...], ...]
     steps: tuple[Contrast, ...] = ()
     ratio: bool = False
-    of_margin: bool = False
-    in_family: ClassVar[bool] = True
+    is_about_margin: bool = False
+    shares_family_level: ClassVar[bool] = True
 
     @classmethod
-    def of_all(cls, contrasts: Iterable[Contrast], **properties: Any) -> Self:
-        """Return the statement that all contrasts hold."""
+    def all_hold(cls, contrasts: Iterable[Contrast], **properties: Any) -> Self:
         row = tuple(contrasts)
         return cls(((row,),) if row else (), **properties)
 
@@ -212,7 +78,7 @@ class Statement:
 
     @functools.cached_property
     def rows(self) -> tuple[tuple[Contrast, ...], ...]:
-        """The rows of the part with the largest p-value: if it holds, so does every other part."""
+        """The rows of the part with the largest p-value: if it holds, all other parts hold."""
         return max(
             self.parts,
             key=lambda rows: len(rows) * min(_p_value("p")(weakest(row, "p")) for row in rows),
@@ -220,7 +86,7 @@ class Statement:
 
     @property
     def columns(self) -> list[tuple[Contrast, ...]]:
-        """The columns of all parts: one that fails shows the contrary."""
+        """The columns of all parts: a single wrong column shows the contrary."""
         return [column for rows in self.parts for column in zip(*rows, strict=True)]
 
     @property
@@ -233,61 +99,62 @@ class Statement:
         rows, columns = self.rows, self.columns
         p = min(max(contrast.p for contrast in row) for row in rows)
         against = min(max(contrast.p_against for contrast in column) for column in columns)
-        # In this order NaN stays NaN.
+        # `min` returns its first argument if that is NaN.
         return min(len(rows) * p, 1.0), min(len(columns) * against, 1.0)
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """Equal for statements about the same numbers."""
-        fields = ("share", "low", "high", "open_low", "open_high")
-        numbers = (
+        """A key that is equal for statements about the same numbers."""
+        fields = ("share", "low", "high", "unbounded_low", "unbounded_high")
+        contrast_keys = (
             (contrast.values.tobytes(), *(getattr(contrast, name) for name in fields))
             for contrast in self.contrasts
         )
-        return len(self.rows), len(self.columns), *numbers
+        return len(self.rows), len(self.columns), *contrast_keys
 
     @property
-    def tested(self) -> tuple[Contrast, ...]:
+    def contrasts_and_steps(self) -> tuple[Contrast, ...]:
         return (*self.contrasts, *self.steps)
 
-    def replaced(self, tested: Iterable[Contrast]) -> Self:
-        """Return the statement with other contrasts and steps, in the order of `tested`."""
-        remaining = iter(tested)
+    def with_contrasts_and_steps(self, replacements: Iterable[Contrast]) -> Self:
+        """Return the statement with other contrasts, in the order of `contrasts_and_steps`."""
+        remaining = iter(replacements)
         parts = tuple(
             tuple(tuple(next(remaining) for _ in row) for row in rows) for rows in self.parts
         )
         return replace(self, parts=parts, steps=tuple(remaining))
 
-    def first(self, replicates: int) -> Self:
-        return self.replaced(contrast.first(replicates) for contrast in self.tested)
+    def with_first(self, replicates: int) -> Self:
+        first = (contrast.with_first(replicates) for contrast in self.contrasts_and_steps)
+        return self.with_contrasts_and_steps(first)
 
-    def judged(self, family_level: float) -> Row:
+    def verdict_columns(self, family_level: float) -> Row:
         """Return the columns of the verdict at the level of the statement's family."""
         level, against = family_level / len(self.rows), family_level / len(self.columns)
         row = min(self.rows, key=lambda row: _p_value("p")(weakest(row, "p")))
-        strongest = weakest(row, "p")
+        weakest_in_row = weakest(row, "p")
         contraries = (weakest(column, "p_against") for column in self.columns)
         contrary = min(contraries, key=_p_value("p_against"))
         verdict, reason, needed = Verdict.NOT_RESOLVED, Reason.NONE, None
-        if strongest.p < level:
-            verdict, deciding = Verdict.SUPPORTED, strongest
-            printed = deciding.decisive(against=False)
+        if weakest_in_row.p < level:
+            verdict, deciding = Verdict.SUPPORTED, weakest_in_row
+            printed = deciding.deciding_analysis(against=False)
             if any(step.p_against * len(self.steps) < LEVEL for step in self.steps):
                 reason = Reason.NOT_AT_EVERY_STEP
         elif contrary.p_against < against:
             verdict, deciding = Verdict.CONTRADICTED, contrary
-            printed = deciding.decisive(against=True)
-            level = against / printed.bounds
+            printed = deciding.deciding_analysis(against=True)
+            level = against / printed.bound_count
         else:
             undecided = [
                 contrast
                 for contrast in self.contrasts
                 if not contrast.p < level and not contrast.p_against < against
             ]
-            in_row = [contrast for contrast in row if contrast in undecided]
-            deciding = printed = weakest(in_row or undecided or row, "p")
-            level = min(level, against / printed.bounds)
-            needed, reason = printed.replicates_to_resolve(level), printed.open_reason(level)
+            undecided_in_row = [contrast for contrast in row if contrast in undecided]
+            deciding = printed = weakest(undecided_in_row or undecided or row, "p")
+            level = min(level, against / printed.bound_count)
+            needed, reason = printed.replicates_to_resolve(level), printed.reason_undecided(level)
         if self.n < MIN_SEEDS:
             verdict = Verdict.ONE_SEED if self.n == 1 else Verdict.PROVISIONAL
             level, reason, needed = LEVEL, Reason.NONE, MIN_SEEDS
@@ -296,9 +163,9 @@ class Statement:
         n = min(printed.n, self.n)
         p, p_against = self.p if n > 1 else (math.nan, math.nan)
         return {
-            "verdict": MARGIN_VERDICTS.get(verdict, verdict) if self.of_margin else verdict,
+            "verdict": MARGIN_VERDICTS.get(verdict, verdict) if self.is_about_margin else verdict,
             "reason": reason,
-            **_printed((printed.mean, *printed.ends(level, level)), self.ratio),
+            **_interval_columns((printed.mean, *printed.interval(level, level)), self.ratio),
             "n": n,
             "level": printed.share * level if n > 1 else math.nan,
             "p": p,
@@ -312,27 +179,27 @@ class Statement:
 
 @dataclass(frozen=True, eq=False)
 class ComparisonWithBest(Statement):
-    """A batch size is within a margin of the best of the others; see the module.
+    """The statement that a batch size is within a margin of the best of the others (Hsu 1984).
 
-    Each contrast is how much better it is than another one, stated to be above -margin.
+    Each contrast states by how much it is better than another batch size: by more than -margin.
 
     Attributes:
         pairs: Number of pairs of batch sizes that share the level.
-        negative: Whether the outcome has the opposite sign, since lower is better.
+        negative: Whether the printed numbers have the opposite sign, since lower is better.
     """
 
     pairs: int = 1
     negative: bool = False
-    in_family: ClassVar[bool] = False
+    shares_family_level: ClassVar[bool] = False
 
-    def judged(self, family_level: float) -> Row:
+    def verdict_columns(self, family_level: float) -> Row:
         """Return the columns of the verdict; no family shares the level."""
         margin = -self.contrasts[0].low
         for analysis in zip(*(contrast.analyses for contrast in self.contrasts), strict=True):
             compared = [contrast for contrast in analysis if contrast.n]
             if not compared:
                 continue
-            ends = [contrast.ends(LEVEL, self._level_beyond(contrast)) for contrast in analysis]
+            ends = [pair.interval(LEVEL, self._level_beyond(pair)) for pair in analysis]
             low, high = map(min, zip(*ends, strict=True))
             best = min(compared, key=lambda contrast: contrast.mean)
             if low > -margin or high < -margin:
@@ -346,7 +213,7 @@ class ComparisonWithBest(Statement):
         elif high < -margin:
             verdict = Verdict.BEYOND
         else:
-            reasons = {contrast.open_low or contrast.open_high for contrast in compared}
+            reasons = {contrast.unbounded_low or contrast.unbounded_high for contrast in compared}
             reason = next(filter(None, reasons), reason)
             needed = None if reason else self._seeds_to_resolve()
         if best.n < MIN_SEEDS_FOR_INTERVAL:
@@ -355,35 +222,37 @@ class ComparisonWithBest(Statement):
         return {
             "verdict": verdict,
             "reason": reason,
-            **_printed(numbers, self.ratio),
+            **_interval_columns(numbers, self.ratio),
             "n": best.n,
             "seeds_to_resolve": needed,
             "against": best.cells["against"],
         }
 
     def _level_beyond(self, contrast: Contrast) -> float:
-        """Return the level a_ij, before the share of the analysis."""
-        most = contrast.share * LEVEL / self.pairs
+        """Return the level a_ij of "beyond the margin" (docs/measures.md), before the share."""
+        max_level = contrast.share * LEVEL / self.pairs
         if contrast.n < 2:
-            return most
-        apart = 2 * -contrast.low / contrast.error if contrast.error else math.inf
+            return max_level
+        width = 2 * -contrast.low / contrast.error if contrast.error else math.inf
 
         def excess(level: float) -> float:
             critical = special.stdtrit(contrast.n - 1, 1 - level)
-            return level + special.stdtr(contrast.n - 1, -(critical + apart)) - most
+            return level + special.stdtr(contrast.n - 1, -(critical + width)) - max_level
 
-        # With both ends of the margin far from or close to each other, the root is an end.
-        if excess(most) <= 0 or excess(most / 2) >= 0:
-            return (most if excess(most) <= 0 else most / 2) / contrast.share
-        return optimize.brentq(excess, most / 2, most, xtol=1e-16, rtol=1e-14) / contrast.share
+        # If the margin is very wide or very narrow, the root is an end of the searched range.
+        min_level = max_level / 2
+        if excess(max_level) <= 0 or excess(min_level) >= 0:
+            return (max_level if excess(max_level) <= 0 else min_level) / contrast.share
+        level = optimize.brentq(excess, min_level, max_level, xtol=1e-16, rtol=1e-14)
+        return level / contrast.share
 
     def _seeds_to_resolve(self) -> int | None:
         """Return the number of seeds needed to decide whether the size is within the margin.
 
-        It is beyond the margin if one other size shows it: the soonest counts. It is within the
-        margin of all other sizes: the last counts.
+        A single pair can show that the size is beyond the margin: the smallest number counts. All
+        pairs must show that it is within the margin: the largest number counts.
         """
-        undecided = [pair for pair in self.contrasts if pair.ends(LEVEL, LEVEL)[0] <= pair.low]
+        undecided = [pair for pair in self.contrasts if pair.interval(LEVEL, LEVEL)[0] <= pair.low]
         worse = [pair for pair in undecided if pair.mean < pair.low]
         seeds = [self._seeds_of_pair(pair) for pair in worse or undecided]
         if worse:
@@ -391,18 +260,17 @@ class ComparisonWithBest(Statement):
         return None if None in seeds else max(seeds, default=None)
 
     def _seeds_of_pair(self, pair: Contrast) -> int | None:
-        """Return the number of seeds that show a size to be within or beyond the margin of another.
+        """Return the number of seeds that decide a pair of batch sizes.
 
-        If the pair's 90 % interval contains 0, the sizes are to be shown as equal. Otherwise the
-        measured difference is to be distinguished from the margin.
+        If the pair's 90 % interval contains 0, these seeds show that the sizes are equivalent.
+        Otherwise they distinguish the measured difference from the margin.
         """
         half = special.stdtrit(pair.n - 1, 1 - LEVEL) * pair.error
         if not half or pair.mean == pair.low or abs(pair.mean) > half:
-            return pair.replicates_to_resolve(
-                LEVEL if pair.mean > pair.low else self._level_beyond(pair)
-            )
+            level = LEVEL if pair.mean > pair.low else self._level_beyond(pair)
+            return pair.replicates_to_resolve(level)
         effect = -pair.low / pair.deviation
-        needed = power.fewest(power.equivalence_power, effect, pair.share * LEVEL)
+        needed = power.fewest_seeds(power.equivalence_power, effect, pair.share * LEVEL)
         return needed and max(needed, pair.n + 1)
 
 
@@ -415,12 +283,12 @@ def weakest(contrasts: Iterable[Contrast], name: str) -> Contrast:
 
 
 def _p_value(name: str) -> Callable[[Contrast], float]:
-    """Return a key for sorting by `p` or `p_against`, last those without one."""
+    """Return a sorting key: the p-value `p` or `p_against`; NaN comes last."""
     return lambda contrast: float(np.nan_to_num(getattr(contrast, name), nan=2.0))
 
 
-def _printed(numbers: Iterable[float], ratio: bool) -> dict[str, float]:
-    """Return estimate, low and high; an open end is NaN."""
+def _interval_columns(numbers: Iterable[float], ratio: bool) -> dict[str, float]:
+    """Return the columns estimate, low and high; an infinite end becomes NaN."""
     finite = (math.nan if math.isinf(number) else float(number) for number in numbers)
     values = map(exponential, finite) if ratio else finite
     return dict(zip(("estimate", "low", "high"), values, strict=True))
@@ -436,54 +304,54 @@ def table(
     factors: Iterable[str] = (),
     family: str = "",
 ) -> pandas.DataFrame:
-    """Return rows as a table, those with a `statement` with the columns of its verdict.
+    """Return the judged rows as a table with the factors and the columns (see `judge`).
 
-    The reason of an open end replaces the reason of the row, and that replaces any other reason.
-
-    Args:
-        family: Column with the same value in all rows of a family; by default all rows are one.
+    `family` is the column that distinguishes families; by default all rows are one family.
     """
     return run_series.table(judge([*rows], family), columns, factors)
 
 
 def judge(rows: Sequence[Row], family: str = "") -> list[Row]:
-    """Return rows with the verdicts on their statements, as `table` has them."""
-    tests: dict[Any, dict[Any, tuple[float, float]]] = {}
+    """Return the rows; a row with a `statement` gets the columns of its verdict.
+
+    The reason of an unbounded end replaces the reason of the row. Any other reason does not.
+    """
+    p_values: dict[Any, dict[Any, tuple[float, float]]] = {}
     for row in rows:
         statement = row.get("statement")
-        if statement and statement.in_family and statement.n >= MIN_SEEDS:
+        if statement and statement.shares_family_level and statement.n >= MIN_SEEDS:
             # Statements about the same numbers, such as the time of a step at several learning
             # rates, are one statement of the family.
-            tests.setdefault(row.get(family), {})[statement.identity] = statement.p
-    levels = {name: family_level(np.ravel([*p.values()])) for name, p in tests.items()}
-    return [_judged(row, levels.get(row.get(family), LEVEL)) for row in rows]
+            p_values.setdefault(row.get(family), {})[statement.identity] = statement.p
+    levels = {name: family_level(np.ravel([*p.values()])) for name, p in p_values.items()}
+    return [_judged_row(row, levels.get(row.get(family), LEVEL)) for row in rows]
 
 
-def _judged(row: Row, level: float) -> Row:
+def _judged_row(row: Row, level: float) -> Row:
     statement: Statement | None = row.get("statement")
     if statement is None:
         return row
-    verdict = statement.judged(level)
-    open_end = verdict["verdict"] == Verdict.NOT_RESOLVED and verdict["reason"]
-    return {**row, **verdict, "reason": open_end or row.get("reason") or verdict["reason"]}
+    verdict = statement.verdict_columns(level)
+    reason_unresolved = verdict["verdict"] == Verdict.NOT_RESOLVED and verdict["reason"]
+    reason = reason_unresolved or row.get("reason") or verdict["reason"]
+    return {**row, **verdict, "reason": reason}
 
 
-def read_off(rows: pandas.DataFrame) -> pandas.Series:
-    """Return the verdicts of comparisons with the best, provisional ones by their intervals.
+def verdicts_of_intervals(rows: pandas.DataFrame) -> pandas.Series:
+    """Return the verdicts of comparisons.csv, with provisional verdicts decided by their intervals.
 
-    Without an interval, below three seeds, a verdict stays provisional.
+    A row with fewer than three seeds has no interval: its verdict stays provisional.
     """
     low, high, bound = (rows[name].astype(float) for name in ("low", "high", "bound"))
     within = np.where(bound < 0, low > bound, high < bound)
     beyond = np.where(bound < 0, high < bound, low > bound)
-    read = np.select([within, beyond], [Verdict.WITHIN, Verdict.BEYOND], Verdict.PROVISIONAL)
-    return rows["verdict"].mask(
-        rows["verdict"] == Verdict.PROVISIONAL, pandas.Series(read, rows.index)
-    )
+    decided = np.select([within, beyond], [Verdict.WITHIN, Verdict.BEYOND], Verdict.PROVISIONAL)
+    is_provisional = rows["verdict"] == Verdict.PROVISIONAL
+    return rows["verdict"].mask(is_provisional, pandas.Series(decided, rows.index))
 
 
 def family_level(p_values: Sequence[float]) -> float:
-    """Return alpha*: every p-value that is rejected is at most that, every other one above."""
+    """Return Benjamini and Hochberg's level: at least every rejected p-value, below all others."""
     ordered = np.sort(np.asarray(p_values, float))
     if not len(ordered):
         return LEVEL
@@ -492,27 +360,29 @@ def family_level(p_values: Sequence[float]) -> float:
     return float(shares[rejected[-1] if len(rejected) else 0])
 
 
-def staged(analyses: Sequence[S], shares: Sequence[float]) -> S:
-    """Return a statement that is tested at several analyses, the last with all replicates.
+def over_analyses(analyses: Sequence[S], shares: Sequence[float]) -> S:
+    """Return a statement that is tested at several interim analyses.
 
-    Earlier analyses of other contrasts, before a cell had runs, are left out. A contrast without
-    more replicates than at the analysis before is not tested again: it spends nothing.
+    An earlier analysis with other contrasts, before a cell had runs, is left out. A contrast is
+    tested again only if it has more replicates than at the analysis before: else it spends nothing.
 
     Args:
-        analyses: The statement at each analysis.
+        analyses: The statement at each analysis, the last with all replicates.
         shares: Share of the level that each analysis may spend.
     """
 
-    cells = [[contrast.cells for contrast in statement.tested] for statement in analyses]
-    same = [
-        [replace(contrast, share=share) for contrast in statement.tested]
-        for statement, share, names in zip(analyses, shares, cells, strict=True)
-        if names == cells[-1]
+    cells = [[item.cells for item in statement.contrasts_and_steps] for statement in analyses]
+    with_same_cells = [
+        [replace(contrast, share=share) for contrast in statement.contrasts_and_steps]
+        for statement, share, statement_cells in zip(analyses, shares, cells, strict=True)
+        if statement_cells == cells[-1]
     ]
-    return analyses[-1].replaced(map(_over_analyses, *same))
+    contrasts = map(_contrast_over_analyses, *with_same_cells)
+    return analyses[-1].with_contrasts_and_steps(contrasts)
 
 
-def _over_analyses(*contrasts: Contrast) -> Contrast:
+def _contrast_over_analyses(*contrasts: Contrast) -> Contrast:
+    """Return the last contrast, with the earlier ones that had fewer replicates."""
     *earlier, last = itertools.accumulate(
         contrasts, lambda before, later: later if later.n > before.n else before
     )
@@ -520,24 +390,20 @@ def _over_analyses(*contrasts: Contrast) -> Contrast:
 
 
 def at_analyses(replicates: int, planned: Sequence[int], statement: Callable[[int], S]) -> S:
-    """Return a statement that is tested at the planned numbers of replicates.
-
-    Args:
-        statement: Number of the first replicates -> the statement about them.
-    """
+    """Return `statement(n)`, about the first n replicates, tested at every planned n."""
     counts, shares = zip(*stages.analyses_so_far(replicates, planned), strict=True)
-    return staged([*map(statement, counts)], shares)
+    return over_analyses([*map(statement, counts)], shares)
 
 
 def trend(values: Any, positions: Any, rises: bool, **properties: Any) -> Statement:
-    """State that values rise, or fall, along positions: the mean slope of the replicates.
+    """Return the statement that values rise (or fall) along positions, by their mean slope.
 
-    Each replicate has its own slope, by least squares. Order tests take the slopes as equal, and
-    err far more often than they say if they are not.
+    Each replicate has its own least-squares slope. Order tests assume equal slopes: if these
+    differ, such tests err far more often than their level says.
 
     Args:
-        values: Shape (replicates, positions), at least two positions. A replicate without a finite
-            value at every position is left out.
+        values: Shape (replicates, positions), at least two positions. A replicate that lacks a
+            finite value at a position is left out.
         positions: Ascending, on the scale of the slopes: log2 of the batch size.
         properties: Other fields of the slope's `Contrast`.
     """
@@ -549,11 +415,11 @@ def trend(values: Any, positions: Any, rises: bool, **properties: Any) -> Statem
     steps = (1.0 if rises else -1.0) * (values[:, second] - values[:, first]).T
     tuned = slope.tuned
     steps = tuple(Contrast(step, low=0.0, tuned=tuned) for step in steps)
-    return Statement.of_all([slope], steps=steps)
+    return Statement.all_hold([slope], steps=steps)
 
 
 def slopes(values: Any, positions: Any) -> np.ndarray:
-    """Return the least-squares slope against positions, at least two distinct ones, per row."""
+    """Return the least-squares slope of each row against two or more distinct positions."""
     values = np.asarray(values, float)
     centred = np.asarray(positions, float) - np.mean(positions)
     # The slope of equal values is exactly 0, without the error of rounding.

@@ -1,4 +1,4 @@
-"""The commands that users type."""
+"""The commands that users type: functions with their help as docstring; options at the end."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from batchscope.core.problems import show
 from batchscope.host import requirements
 from batchscope.study import log_keys, optimizer_constants, tasks
 
-_MAX_LOGS = 20  # a screen of them
-_WATCH_SECONDS = 5.0  # between two updates of `watch`
+_MAX_LOGS = 20  # largest number of logs that fits on a screen
+_WATCH_SECONDS = 5.0  # time between two updates of `watch`
 
 
 def init(arguments: Namespace) -> None:
     """Write a study for your data or logs; print a guess of the batch size and the study's time."""
     from batchscope.cli import init as starting
 
-    print(starting.write(arguments))
+    print(starting.write_study(arguments))
 
 
 def plan(arguments: Namespace) -> None:
     """Show the missing jobs of a study, their estimated time, and problems of your data."""
-    from batchscope.cli import plan, step_times, study_check
+    from batchscope.cli import missing_times, plan, study_check
 
     if arguments.gpus:
-        os.environ[requirements.REMOTE_GPUS] = "true"
+        os.environ[requirements.REMOTE_GPUS_VARIABLE] = "true"
     study = plan.study(arguments.config, arguments.scale, arguments.results)
-    step_times.note(study, arguments.results)
+    missing_times.note_missing_times(study, arguments.results)
     print(plan.text(study, arguments.results), flush=True)
     study_check.check_data(study, arguments.results)
 
@@ -48,7 +48,7 @@ def watch(arguments: Namespace) -> None:
     clear = "\033[H\033[2J" if sys.stdout.isatty() and not arguments.once else ""
     while True:
         study = options.last_study(arguments.results)
-        print(clear + watch.text(study, arguments.results, requirements.cores()), flush=True)
+        print(clear + watch.text(study, arguments.results, requirements.usable_cores()), flush=True)
         if arguments.once:
             return
         time.sleep(_WATCH_SECONDS)
@@ -59,7 +59,7 @@ def log(arguments: Namespace) -> None:
     from batchscope.store import job_logs, jobs
 
     results, words = arguments.results, arguments.words
-    logs = [path for path in job_logs.find(results, words) if path.stat().st_size]
+    logs = [path for path in job_logs.find_logs(results, words) if path.stat().st_size]
     study = options.last_study(results)
     if study and not words:
         missing = job_logs.missing_job_logs(jobs.JobTable(study, results))
@@ -85,7 +85,7 @@ def advice(arguments: Namespace) -> None:
     from batchscope.report import recommendation
 
     study = options.study(arguments.results, arguments.config, arguments.scale)
-    print(recommendation.text(study, arguments.results, arguments.config, arguments.seeds))
+    print(recommendation.terminal_text(study, arguments.results, arguments.config, arguments.seeds))
 
 
 def explain(arguments: Namespace) -> None:
@@ -101,9 +101,9 @@ def import_(arguments: Namespace) -> None:
     from batchscope.external import external_runs
     from batchscope.tables import csv_tables
 
-    keys = options.logs(arguments)
+    keys = options.keys_of_logs(arguments)
     logged = external_runs.read(keys)
-    csv_tables.write(external_runs.as_logged(logged), arguments.output)
+    csv_tables.write(external_runs.in_log_columns(logged), arguments.output)
     runs, sizes = logged.rows["run"].nunique(), logged.rows["batch_size"].nunique()
     print(
         f"{arguments.output}: {display.count(runs, 'training')} at {sizes} batch sizes, in "
@@ -129,39 +129,41 @@ def schema(arguments: Namespace) -> None:
     print(editor_schema.text(), end="")
 
 
-def add(added: argparse._SubParsersAction) -> None:
+def add_commands(subparsers: argparse._SubParsersAction) -> None:
     """Add the commands with their options to a parser, in the order of the help."""
 
-    def command(
+    def add_command(
         call: Callable[[Namespace], None], *shared: ArgumentParser, **form: Any
     ) -> Callable[..., Any]:
         name = call.__name__.removesuffix("_")  # `import` is a keyword of Python
         form |= {"parents": shared, "help": call.__doc__, "description": call.__doc__}
-        parser = added.add_parser(name, **form)
+        parser = subparsers.add_parser(name, **form)
         parser.set_defaults(call=call)
         return parser.add_argument
 
-    option = command(init, options.RESULTS)
+    option = add_command(init, options.RESULTS)
     option("data", help="folder of images or logs, table, text, arrays, or a name such as digits")
     option("model", nargs="?", help="file of your model (default: a built-in model)")
     option("--label", metavar="COLUMN", help="label column of a table (default: the last one)")
     option("--task", choices=tuple(tasks.TASKS), help="task, if the labels do not decide it")
-    optimizers = tuple(optimizer_constants.CONSTANTS)
+    optimizers = tuple(optimizer_constants.DEFAULT_CONSTANTS)
     option("--optimizer", choices=optimizers, help="default: as in model.compile, or adam")
     option("-o", "--output", type=Path, help="study file to write")
-    option = command(plan, options.RESULTS, options.SCALE, options.CONFIG)
+    option = add_command(plan, options.RESULTS, options.SCALE, options.CONFIG)
     option("--gpus", action="store_true", help="plan for GPUs elsewhere, such as a cluster")
-    option = command(watch, options.RESULTS)
+    option = add_command(watch, options.RESULTS)
     option("--once", action="store_true", help="print once and exit")
-    option = command(log, options.RESULTS)
+    option = add_command(log, options.RESULTS)
     option("words", nargs="*", metavar="WORD", help="part of a name, such as bs=16 or seed=0")
-    option = command(decide, prefix_chars="\0", add_help=False)  # options of Snakemake are words
+    option = add_command(
+        decide, prefix_chars="\0", add_help=False
+    )  # options of Snakemake are words
     option("options", nargs="*", metavar="OPTION", help="of Snakemake, such as --cores 8")
-    option = command(advice, options.RESULTS, options.SCALE, options.CONFIG)
+    option = add_command(advice, options.RESULTS, options.SCALE, options.CONFIG)
     option("--seeds", action="store_true", help="also show what more seeds would resolve")
-    option = command(explain)
+    option = add_command(explain)
     option("words", nargs="*", metavar="WORD", help="name, such as batch_size (default: all)")
-    option = command(import_)
+    option = add_command(import_)
     option("files", nargs="+", metavar="FILES", help="logs, folders, or patterns with {name}")
     option("-o", "--output", type=Path, required=True, help="table to write")
     option(
@@ -186,7 +188,7 @@ def add(added: argparse._SubParsersAction) -> None:
         choices=(log_keys.AT_TARGET,),
         help="each run has a single row, at its target (default: at its end)",
     )
-    option = command(results, options.RESULTS)
+    option = add_command(results, options.RESULTS)
     option("-o", "--output", type=Path, help="page to write (default: docs/results.md)")
     option("--study", nargs="*", default=[], metavar="NAME", help="default: all with a report")
-    command(schema)
+    add_command(schema)

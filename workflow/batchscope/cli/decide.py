@@ -19,7 +19,7 @@ def run(arguments: Sequence[str]) -> None:
     Raises:
         UserError: If the study has a problem, or a command made no interim analysis.
     """
-    study = options.study(_RESULTS, *command_line.study(arguments))
+    study = options.study(_RESULTS, *command_line.study_of_command(arguments))
     analyses = interims.count(_RESULTS, study.folder_name)
     while True:
         status = subprocess.run([sys.executable, "-m", "snakemake", *arguments]).returncode

@@ -1,4 +1,4 @@
-"""The parser of all commands, their errors in one line, and the steps of the fork server."""
+"""Parse and run a command or step; show errors in one line; run the steps of the fork server."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from batchscope.study import versions
 from batchscope.study.names import configuration, parse_run
 from batchscope.study.registry import MEASURES, TIMINGS
 
-INTERRUPTED = 85  # exit status of a training that was asked to stop and wrote its checkpoint
+INTERRUPTED_STATUS = 85  # exit status of a training that a signal stopped at its checkpoint
 
 
 @functools.cache
 def parser() -> argparse.ArgumentParser:
-    """Return the parser. Its help lists the commands of users, but not the workflow's steps."""
+    """Return the parser of commands and steps. Its help lists the commands of users alone."""
     main_parser = argparse.ArgumentParser(
         "python workflow/run.py", description="Batchscope's commands."
     )
-    added = main_parser.add_subparsers(dest="step", metavar="COMMAND", title="commands")
-    commands.add(added)
+    subparsers = main_parser.add_subparsers(dest="step", metavar="COMMAND", title="commands")
+    commands.add_commands(subparsers)
     for call in steps.STEPS:
-        _add_step(added.add_parser(call.__name__, description=call.__doc__), call)
+        _add_step(subparsers.add_parser(call.__name__, description=call.__doc__), call)
     for name, entry in versions.ENTRIES.items():
         call = functools.partial(steps.timing if name in TIMINGS else steps.measure, name)
-        _add_step(added.add_parser(name, description=entry.doc), call)
+        _add_step(subparsers.add_parser(name, description=entry.doc), call)
     return main_parser
 
 
 def _add_step(command: argparse.ArgumentParser, call: Callable[..., None]) -> None:
-    """Give a step the options of its signature."""
+    """Add options to a step's parser, one for each parameter of its function."""
     parameters = inspect.signature(call, eval_str=True).parameters
     for parameter in parameters.values():
         option = f"--{parameter.name.replace('_', '-')}"
@@ -58,17 +58,17 @@ def _add_step(command: argparse.ArgumentParser, call: Callable[..., None]) -> No
 
 
 def main(words: list[str]) -> None:
-    """Run one command. An error that the user can fix ends in its message, without traceback."""
+    """Run one command. An error that the user can fix is shown without traceback."""
     try:
         arguments = parser().parse_args(words or ["--help"])
         if "results" in arguments:
             check_folder(arguments.results)
-        with _noted(arguments):
+        with _running_job(arguments):
             arguments.call(arguments)
         sys.stdout.flush()
     except UserError as error:
         sys.exit(str(error))
-    except BrokenPipeError:  # `head` has read enough; the last flush must not fail
+    except BrokenPipeError:  # A reader such as `head` has ended. The last flush must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
@@ -77,12 +77,12 @@ def main(words: list[str]) -> None:
         sys.exit(f"{error.filename}: {error.strerror}.")
     except Interrupted:
         print("Stopped by a signal. The next start resumes from the checkpoint.")
-        sys.exit(INTERRUPTED)
+        sys.exit(INTERRUPTED_STATUS)
 
 
 @contextlib.contextmanager
-def _noted(arguments: argparse.Namespace) -> Iterator[None]:
-    """Show a measure or a timing as running, and note its seconds."""
+def _running_job(arguments: argparse.Namespace) -> Iterator[None]:
+    """List a measure or a timing as running inside the block, and note its seconds."""
     if arguments.step not in versions.ENTRIES:
         yield
         return
@@ -91,7 +91,7 @@ def _noted(arguments: argparse.Namespace) -> Iterator[None]:
     names = (vars(arguments).get(option) for option in ("run", "timing", "sweep"))
     name = next(filter(None, names))
     started = time.monotonic()
-    with progress.running(arguments.results, arguments.step, name):
+    with progress.listed_as_running(arguments.results, arguments.step, name):
         yield
     seconds = time.monotonic() - started
     estimates.note_job(arguments.results, arguments.step, name, arguments.output, seconds)
@@ -114,7 +114,7 @@ def can_share(arguments: list[str]) -> bool:
     if step in TIMINGS and not TIMINGS[step].forked:
         return False
     try:
-        if "--timing" in options:  # a timing sets its threads itself
+        if "--timing" in options:  # A timing sets its threads itself.
             return configuration(options["--timing"]).factors["device"] == "cpu"
         factors = parse_run(options.get("--run", ""))
     except ValueError:

@@ -1,4 +1,7 @@
-"""Write a study for a user's data or logs: their definition, a range test, and the grid."""
+"""Write a study for a user's data or logs, with a grid from a range test; return a summary.
+
+A new kind of file belongs in `_dataset_definition` for data, or in `_runs_key` for logs.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from batchscope.cli import step_times, steps, study_check
+from batchscope.cli import missing_times, steps, study_check
 from batchscope.core import disk, display, project_files
 from batchscope.core.errors import TrainsItself, UserError
 from batchscope.datasets.raw import Request
-from batchscope.datasets.source import expanded
+from batchscope.datasets.source import expanded_path
 from batchscope.external import log_files, log_reading, printed_lines, tensorboard
 from batchscope.host import memory_limits, requirements
 from batchscope.store import paths
@@ -39,13 +42,13 @@ if TYPE_CHECKING:
 
 _SPLIT = {"train": 0.7, "validation": 0.15, "test": 0.15}
 _NETWORKS = {IMAGES: "small_cnn", ROWS: "mlp", TOKENS: "tiny_transformer"}
-_OPTIMIZER = "adam"
-_LOGS = (".csv", ".tsv", ".json", ".jsonl", ".log", ".txt")
-_MEMORY_SHARE = 0.25  # of the memory per core: limit of a training
+_DEFAULT_OPTIMIZER = "adam"
+_LOG_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".log", ".txt")
+_MEMORY_SHARE = 0.25  # largest share of the memory per core that a training may use
 
 
-def write(arguments: Namespace) -> str:
-    """Write a study; return a text about the data, the time, and the command to run it."""
+def write_study(arguments: Namespace) -> str:
+    """Write a study; return a text about the data, the time, and the command that runs it."""
     from batchscope.report import page
     from batchscope.store import status
     from batchscope.study import config
@@ -57,10 +60,10 @@ def write(arguments: Namespace) -> str:
     schema = project_files.WORKFLOW.parent / "docs" / "study.schema.json"
     values = {"data": arguments.data, "name": name, "path": output}
     values["schema"] = os.path.relpath(schema, output.parent)
-    values["runs"] = _runs(expanded(arguments.data), output.parent)
+    values["runs"] = _runs_key(expanded_path(arguments.data), output.parent)
     if not values["runs"]:
         try:
-            values |= study_check.in_process(_explore, name, arguments)
+            values |= study_check.run_in_fork(_explore, name, arguments)
         except (EOFError, TimeoutError):
             file = arguments.model or arguments.data
             raise UserError(
@@ -72,11 +75,11 @@ def write(arguments: Namespace) -> str:
         try:
             study = config.study(output)
         except UserError:
-            output.unlink()  # so that the same command can be given again
+            output.unlink()  # The user can then repeat the command.
             raise
-        step_times.note(study, arguments.results)
+        missing_times.note_missing_times(study, arguments.results)
         rows = status.rows(study, arguments.results)
-        seconds = status.wall_seconds(study, rows, requirements.cores())
+        seconds = status.wall_seconds(study, rows, requirements.usable_cores())
         if seconds < new_study.LONG_SECONDS:
             break
     values |= {"duration": display.duration(seconds), "runs_made": len(study.runs), "seeds": seeds}
@@ -85,26 +88,26 @@ def write(arguments: Namespace) -> str:
     )
 
 
-def _runs(path: Path, folder: Path) -> str | dict[str, str] | None:
-    """Return the key `runs` of a study in a folder; None if a path holds no logs of trainings."""
+def _runs_key(path: Path, folder: Path) -> str | dict[str, str] | None:
+    """Return the key `runs` of a study in a folder; None if a path has no logs of trainings."""
     relative = Path(os.path.relpath(path, folder)).as_posix()
     if path.is_dir():
         files = [file for file in sorted(path.rglob("*")) if file.is_file()]
         if any(tensorboard.EVENTS in file.name for file in files):
             parts = [file.parent.relative_to(path).parts for file in files]
             runs = ["/".join(part for part in run if not log_names.is_split(part)) for run in parts]
-            pattern = log_names.pattern(runs, log_names.IDENTITY)
+            pattern = log_names.commonest_pattern(runs, log_names.IDENTITY)
             return {"files": relative, **({"pattern": pattern} if "{" in pattern else {})}
-        logs = [file for file in files if file.suffix.lower() in _LOGS]
+        logs = [file for file in files if file.suffix.lower() in _LOG_SUFFIXES]
         kinds = (mimetypes.guess_type(file)[0] or "" for file in files)
         if logs and not any(kind.startswith("image/") for kind in kinds):
             names = [file.relative_to(path).as_posix() for file in logs]
-            pattern = log_names.pattern(names, log_names.IDENTITY)
+            pattern = log_names.commonest_pattern(names, log_names.IDENTITY)
             lines = ""
             try:
                 log_reading.read(str(logs[0]), LogFormat())
             except UserError:
-                lines = printed_lines.detected(log_files.text(logs[0]))
+                lines = printed_lines.detect_pattern(log_files.read_text(logs[0]))
             return {"files": f"{relative}/{pattern}", **({"lines": lines} if lines else {})}
     if path.suffix != ".csv" or not path.is_file():
         return None
@@ -119,16 +122,16 @@ def _slug(path: Path | str) -> str:
 
 
 def _explore(name: str, arguments: Namespace) -> dict[str, Any]:
-    """Prepare the data, train a few times, and return the values of the templates."""
-    steps.start({"threads": 1, "device": "cpu"})
+    """Prepare the data, run the range test, and return the values for the templates."""
+    steps.start_tensorflow({"threads": 1, "device": "cpu"})
     from batchscope.cli import range_test
     from batchscope.report import page
     from batchscope.training import model_checks, models
 
     is_built_in = arguments.data in dataset_definitions.BUILT_IN
-    definition = _definition(arguments.data, arguments.label, arguments.task)
-    data = _prepared(name, definition, arguments.results)
-    model = _model(arguments.model, data.model_input.kind)
+    definition = _dataset_definition(arguments.data, arguments.label, arguments.task)
+    data = _prepared_data(name, definition, arguments.results)
+    model = _model_values(arguments.model, data.model_input.kind)
     try:
         if model["model_file"]:
             for note in model_checks.check(model["token"], data.model_input, model["model_file"]):
@@ -147,11 +150,11 @@ def _explore(name: str, arguments: Namespace) -> dict[str, Any]:
             folder=data.folder.as_posix(),
         )
         raise UserError(f"{error}\n{text}") from None
-    memory = _MEMORY_SHARE * 1e6 * memory_limits.limit_mb() / requirements.cores()
-    optimizer = _optimizer(arguments.optimizer, getattr(network, "optimizer", None))
+    memory = _MEMORY_SHARE * 1e6 * memory_limits.limit_mb() / requirements.usable_cores()
+    optimizer = _optimizer_factors(arguments.optimizer, getattr(network, "optimizer", None))
     return {
         "dataset": arguments.data if is_built_in else name,
-        "definition": "" if is_built_in else _yaml({name: definition}),
+        "definition": "" if is_built_in else _yaml_section({name: definition}),
         "record": data.record,
         "task": data.task,
         "optimizer": optimizer,
@@ -160,23 +163,24 @@ def _explore(name: str, arguments: Namespace) -> dict[str, Any]:
     }
 
 
-def _optimizer(name: str | None, compiled: Any) -> dict[str, Any]:
-    """Return the factors of the optimizer: by name, from the model's `compile`, or Adam."""
+def _optimizer_factors(name: str | None, compiled: Any) -> dict[str, Any]:
+    """Return the factors of the optimizer: the named one, the model's compiled one, or Adam."""
     if name or compiled is None:
-        return {"optimizer": name or _OPTIMIZER}
+        return {"optimizer": name or _DEFAULT_OPTIMIZER}
     kind, config = type(compiled).__name__.lower(), compiled.get_config()
-    constants = optimizer_constants.CONSTANTS.get(kind)
+    constants = optimizer_constants.DEFAULT_CONSTANTS.get(kind)
     if constants is None:
-        print(f"compile(optimizer={type(compiled).__name__}(...)): {_OPTIMIZER} replaces it.")
-        return {"optimizer": _OPTIMIZER}
+        name = type(compiled).__name__
+        print(f"compile(optimizer={name}(...)): {_DEFAULT_OPTIMIZER} replaces it.")
+        return {"optimizer": _DEFAULT_OPTIMIZER}
     defaults = type(compiled)().get_config()
     keys = ("momentum", "nesterov", "weight_decay", *constants)
     changed = {key: config[key] for key in keys if config.get(key) not in (None, defaults.get(key))}
     return {"optimizer": kind, **changed}
 
 
-def _prepared(name: str, definition: dict[str, Any], results: Path) -> Dataset:
-    """Return a data set, after preparing it if necessary; print warnings."""
+def _prepared_data(name: str, definition: dict[str, Any], results: Path) -> Dataset:
+    """Return a data set. Prepare it first if necessary, and print warnings."""
     from batchscope import datasets
 
     token = dataset_definitions.token(name, definition)
@@ -186,12 +190,12 @@ def _prepared(name: str, definition: dict[str, Any], results: Path) -> Dataset:
     return datasets.load(results, token)
 
 
-def _definition(data: str, label: str | None, task: str | None) -> dict[str, Any]:
-    """Return the definition of a data set, by the kind of file at a path."""
+def _dataset_definition(data: str, label: str | None, task: str | None) -> dict[str, Any]:
+    """Return the definition of a data set, which depends on the kind of file at a path."""
     keys = {key: value for key, value in (("label", label), ("task", task)) if value}
     if data in dataset_definitions.BUILT_IN:
         return dataset_definitions.BUILT_IN[data].resolved()
-    path = expanded(data)
+    path = expanded_path(data)
     if path.is_dir():
         folder = {"source": "image_folder", "path": data, "image_size": 64}
         parts = dataset_definitions.read(folder).parts()
@@ -211,10 +215,10 @@ def _definition(data: str, label: str | None, task: str | None) -> dict[str, Any
 
 
 def _table_settings(definition: dict[str, Any]) -> dict[str, Any]:
-    """Return the definition of a table with the keys that it needs; print the ignored columns."""
+    """Return the definition of a table with all necessary keys; print the ignored columns."""
     from batchscope.datasets.sources import csv
 
-    path = expanded(definition["path"])
+    path = expanded_path(definition["path"])
     if path.suffix != ".parquet":
         definition = {**definition, **csv.dialect(path)}
     resolved = dataset_definitions.resolve({**definition, "missing": "median"})
@@ -223,11 +227,11 @@ def _table_settings(definition: dict[str, Any]) -> dict[str, Any]:
     if table.refused:
         print(*table.refusals, "They are left out.")
         definition = {**definition, "ignore": [*table.refused]}
-    return {**definition, "missing": "median"} if table.gaps else definition
+    return {**definition, "missing": "median"} if table.incomplete_features else definition
 
 
-def _model(model: str | None, kind: str) -> dict[str, Any]:
-    """Return name, token and file of a model; by default one for the kind of data."""
+def _model_values(model: str | None, kind: str) -> dict[str, Any]:
+    """Return name, token and file of a model. The default depends on the kind of data."""
     model = model or _NETWORKS.get(kind)
     if model is None:
         kinds = example_kinds.KINDS[kind]
@@ -237,15 +241,16 @@ def _model(model: str | None, kind: str) -> dict[str, Any]:
     if not Path(model).is_file():
         names = display.listed(NETWORKS, "or")
         raise UserError(f"MODEL: received {model!r}; an existing file, or {names}, is expected.")
-    if problem := model_files.problem(("MODEL",), model):
+    if problem := model_files.find_problem(("MODEL",), model):
         raise UserError(problem.line)
     name = _slug(model)
     token = model_files.token(name, model)
-    return {"model": name, "token": token, "model_file": model, "models": _yaml({name: model})}
+    section = _yaml_section({name: model})
+    return {"model": name, "token": token, "model_file": model, "models": section}
 
 
-def _yaml(section: dict[str, Any]) -> str:
-    """Return a section of a study, indented, with each nested map and list on one line."""
+def _yaml_section(section: dict[str, Any]) -> str:
+    """Return the text of a section of a study, with each nested map and list on one line."""
     nested = any(isinstance(value, dict) for value in section.values())
     flow = None if nested else False
     text = yaml.safe_dump(section, sort_keys=False, allow_unicode=True, default_flow_style=flow)

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the study of a command."""
+"""Options that several commands share, and the study or the logs that they choose."""
 
 from __future__ import annotations
 
@@ -35,18 +35,20 @@ CONFIG = _shared(
 
 
 def study(results: Path, config_path: str, scale: str, experiment: str | None = None) -> Study:
-    """Return the study of a file; raise `UserError` if it lacks an experiment."""
+    """Return the study of a file; raise a `UserError` if it lacks the experiment."""
     from batchscope.study import config
 
-    planned = config.study(config_path, scale, looked=functools.partial(interims.stages, results))
+    planned = config.study(
+        config_path, scale, interim_results=functools.partial(interims.stages, results)
+    )
     if experiment and experiment not in planned.experiments:
         expected = f"one of {', '.join(planned.experiments)}"
         raise unexpected("--experiment", show(experiment), expected)
     return planned
 
 
-def logs(arguments: Namespace) -> Any:
-    """Return the keys of logs; paths that exist are no patterns.
+def keys_of_logs(arguments: Namespace) -> Any:
+    """Return the keys of logs from the options of `import`. Existing paths are no patterns.
 
     Raises:
         UserError: If an option is invalid.
@@ -75,5 +77,9 @@ def last_study(results: Path) -> Study | None:
     """Return the study that ran last; None before the first run."""
     from batchscope.study import config
 
-    last = owners.last(results)
-    return config.study(*last, looked=functools.partial(interims.stages, results)) if last else None
+    last = owners.last_config(results)
+    return (
+        config.study(*last, interim_results=functools.partial(interims.stages, results))
+        if last
+        else None
+    )

@@ -1,4 +1,4 @@
-"""The text of `plan`: the missing jobs of a study, and an estimate of their time."""
+"""Write the text of `plan`: a study's missing jobs, their time, warnings and advice."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from batchscope.study.versions import VERSIONS
 
 
 def study(config_path: Path | str, scale: str, results: Path | str) -> Study:
-    """Return the study of a file; raise a `UserError` if another file has the same study name."""
-    local = os.environ.get(requirements.REMOTE_GPUS) != "true"
-    planned = rules_study.planned(config_path, scale, results, local)
-    owners.check(paths.study_folder(results, planned.folder_name), planned.name, config_path)
+    """Return the planned study of a file; raise a `UserError` if another file has its name."""
+    local = os.environ.get(requirements.REMOTE_GPUS_VARIABLE) != "true"
+    planned = rules_study.plan_study(config_path, scale, results, local)
+    owners.check_owner(paths.study_folder(results, planned.folder_name), planned.name, config_path)
     return planned
 
 
 def text(study: Study, results: Path | str) -> str:
-    """Return the text for a study; raise `UserError` if a record is damaged."""
+    """Return the text for a study; raise a `UserError` if a record is damaged."""
     table = jobs.JobTable(study, results)
     rows = status.rows(study, results, table)
-    datasets = [dataset for dataset, is_complete in table.data().items() if not is_complete]
+    datasets = [dataset for dataset, is_complete in table.data_states().items() if not is_complete]
     lines = [f"Study {study.folder_name}", *_table(study, rows)]
     lines += [*_external_runs(study), *_commands(study, results)]
     if datasets:
         lines.append(f"Data sets to prepare: {', '.join(datasets)}.")
-    lines.append(f"Missing: {status.remaining(study, rows, requirements.cores())}.")
+    lines.append(f"Missing: {status.describe_remaining(study, rows, requirements.usable_cores())}.")
     outdated = Counter((row.job.measure, row.version) for row in rows if row.version)
     for (step, version), count in outdated.items():
         lines.append(
             f"{step}: {display.count(count, 'record')} of another version ({version}; now "
             f"{VERSIONS[step]}). Snakemake makes them again, unless they were copied here."
         )
-    lines += [*status.requirement_lines(table.absent()), *_advice(study)]
+    lines += [*status.requirement_lines(table.waiting_jobs()), *_advice(study)]
     lines += [f"Warning: {warning}" for warning in study.warnings]
     for dataset in study.datasets:
         record = records.data_record(results, dataset) or {}
@@ -52,7 +52,7 @@ def text(study: Study, results: Path | str) -> str:
 
 
 def _table(study: Study, rows: list[JobRow]) -> Iterator[str]:
-    """Yield the runs by status and the missing measures and timings of each experiment."""
+    """Yield the lines of a table: runs by status, missing measures and timings by experiment."""
     groups = {
         name: [row for row in rows if name in row.experiments]
         for name, experiment in study.experiments.items()
@@ -63,7 +63,7 @@ def _table(study: Study, rows: list[JobRow]) -> Iterator[str]:
         runs = Counter(requirements.label(row.status) for row in group if row.job.noun == TRAINING)
         missing = (row.job for row in group if row.status == records.MISSING)
         other_jobs = Counter(job.measure for job in missing if job.noun != TRAINING)
-        cells.append((name, *map(_counted, (runs, other_jobs))))
+        cells.append((name, *map(_counts_text, (runs, other_jobs))))
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     if groups:
         yield ""
@@ -71,7 +71,7 @@ def _table(study: Study, rows: list[JobRow]) -> Iterator[str]:
         yield ""
 
 
-def _counted(counts: Counter[str]) -> str:
+def _counts_text(counts: Counter[str]) -> str:
     return ", ".join(f"{count} {word}" for word, count in counts.items()) or "none"
 
 
@@ -99,10 +99,10 @@ def _commands(study: Study, results: Path | str) -> Iterator[str]:
 
 
 def _advice(study: Study) -> list[str]:
-    """Return the keys to change for complete advice, a line per experiment."""
+    """Return the keys to change for complete advice, one line per experiment."""
     lines = []
     for name, experiment in study.experiments.items():
-        needs = [(need.key, {None: need.value}) for need in advice_needs.planned(experiment)]
+        needs = [(need.key, {None: need.value}) for need in advice_needs.planned_needs(experiment)]
         if changed := suggestions.changes(study, name, needs):
             lines.append(f"  {name}: {'; '.join(suggestions.lines(changed))}")
     return ["For solid advice on batch sizes, change:", *lines] if lines else []

@@ -1,4 +1,4 @@
-"""The reference: every factor, measure, timing, column, figure and word, as Markdown."""
+"""Write the reference in Markdown: every factor, measure, timing, column, figure and word."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from batchscope.study.figures import FIGURES
 from batchscope.study.registry import MEASURES, SWEEP_TIMINGS, TRAINING_TIMINGS
 from batchscope.study.run_factors import FACTORS, TIMING_ONLY_FACTORS
 from batchscope.study.setting import Parameter
-from batchscope.study.specifications import OVER, Column, Entry, Figure
+from batchscope.study.specifications import AXIS_WORDS, Column, Entry, Figure
 from batchscope.study.versions import ENTRIES
 
 
 def _without_entries(described: dict[str, Column]) -> dict[str, Column]:
-    """Return the columns without factors and columns of measures and timings."""
+    """Return the columns that are neither factors nor columns of measures and timings."""
     elsewhere = {*FACTORS}.union(*(entry.columns for entry in ENTRIES.values()))
     return {name: column for name, column in described.items() if name not in elsewhere}
 
 
 _COLUMNS = {name: table.columns for name, table in tables.TABLES.items() if table.columns}
 _COLUMNS["at_epochs"] = _without_entries(columns.AT_EPOCHS)
-_COLUMNS |= {"claims": CLAIMS, "interims": INTERIMS}  # of a study, not of an experiment
+_COLUMNS |= {"claims": CLAIMS, "interims": INTERIMS}  # tables of a study, not of an experiment
 _DECISIONS = [*(name for name in tables.DECISIONS if name != "advice"), "claims"]
 _WORDS = "## Words of the report"
 _TRAINING_TABLES = [name for name in _COLUMNS if name not in {*tables.TIMING_TABLES, *_DECISIONS}]
@@ -69,16 +69,16 @@ def full_page() -> str:
 
 
 def entries(name: str) -> str:
-    """Return the sections and the items of the page with a name, or the text of a word.
+    """Return the sections and items of the page with a name, or the text of a word.
 
     Raises:
-        UserError: If nothing has that name.
+        UserError: If the name is unknown.
     """
     page, word = full_page(), explanations.key(name)
-    # Names of columns may hold settings: `sharpness_{spaces}_{epsilons}`.
+    # Names of columns may contain settings: `sharpness_{spaces}_{epsilons}`.
     templates = re.findall(r"^- `(\w+{[^`]+)`", page, re.M)
-    fitting = [item for item in templates if re.fullmatch(re.sub(r"{\w+}", ".+", item), name)]
-    pattern = "|".join(map(re.escape, (name, *fitting)))
+    matching = [item for item in templates if re.fullmatch(re.sub(r"{\w+}", ".+", item), name)]
+    pattern = "|".join(map(re.escape, (name, *matching)))
     title, text = display.capital(word.replace("_", " ")), explanations.EXPLANATIONS.get(word)
     parts = [f"{title}: {text}"] if text else []
     for section in re.split(r"\n(?=#)", page.partition(_WORDS)[0]):
@@ -86,7 +86,7 @@ def entries(name: str) -> str:
         if heading.lstrip("# ") == name:
             parts.append(section.strip())
         elif not any(part.startswith("## ") for part in parts):
-            # Other tables repeat a factor or a column of runs.csv.
+            # Other tables may repeat a factor or a column of runs.csv.
             items = re.findall(rf"^- `(?:{pattern})`.*", body, re.M)
             parts += ["\n".join([heading, "", *items])] if items else []
     if not parts:
@@ -113,7 +113,11 @@ def _table_text(name: str) -> str:
 
 
 def _caption(figure: Figure) -> str:
-    return f"`{figure.of}` by {OVER[figure.along]}." if figure.of else figure.caption
+    return (
+        f"`{figure.variant_of}` by {AXIS_WORDS[figure.variant_axis]}."
+        if figure.variant_of
+        else figure.caption
+    )
 
 
 def _parameters(parameters: Iterable[Parameter]) -> str:

@@ -1,7 +1,7 @@
-"""The steps that the workflow's rules call: one job each.
+"""The steps that the workflow's rules call, one job each. A new step is a function in `STEPS`.
 
 `entry` derives the options of a step from its signature: `--chunk-seconds` from `chunk_seconds`. An
-option with the default None may have no value, such as `--model-file` for a built-in model.
+option with the default None can have no value, such as `--model-file` for a built-in model.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def prepare_data(dataset: str, definition: str, results: Path = _RESULTS) -> Non
 
 
 def check(config: str, scale: str = "full", results: Path = _RESULTS) -> None:
-    """Check the user's data and models of a study, before any job."""
+    """Check the user's data and models of a study before the first job."""
     from batchscope.cli import study_check
 
     study_check.check(options.study(results, config, scale), results)
@@ -47,9 +47,9 @@ def train(
     Args:
         checkpoint_seconds: Seconds between two checkpoints.
         killed_at_mb: Memory limit of the attempt that the kernel has just killed.
-        chunk_seconds: Longest call of TensorFlow; `chunk_steps` limits its steps.
+        chunk_seconds: Longest time of a call of TensorFlow. `chunk_steps` limits its steps.
     """
-    start(parse_run(run))
+    start_tensorflow(parse_run(run))
     from batchscope.host import memory_limits
     from batchscope.training import runs, trainer
 
@@ -65,11 +65,11 @@ def run_command(command: str, results: Path = _RESULTS) -> None:
     """Make one run by the user's own command."""
     from batchscope.external import command_runner
 
-    print(f"{command}: {command_runner.make(results, command)}")
+    print(f"{command}: {command_runner.make_run(results, command)}")
 
 
 def snapshot(run: str, epoch: str, model_file: str | None = None, results: Path = _RESULTS) -> None:
-    """Make one run's weights after an epoch before its last."""
+    """Write one run's weights after an epoch before its last."""
     from batchscope.training import runs, snapshots
 
     training = runs.TrainingRun(results, run, model_file)
@@ -85,14 +85,14 @@ def measure(
     model_file: str | None = None,
     results: Path = _RESULTS,
 ) -> None:
-    """Make one measure of a run, or of two."""
+    """Compute one measure of a run or of two runs."""
     from batchscope.host import tensorflow_start
 
-    # One thread: a sum's order, and so its last bits, must not depend on the machine.
+    # With one thread, the order of a sum, and so its last bits, do not depend on the machine.
     if MEASURES[step].data:
-        start({"threads": 1, "device": parse_run(run)["device"]})
+        start_tensorflow({"threads": 1, "device": parse_run(run)["device"]})
     else:
-        tensorflow_start.limit()
+        tensorflow_start.set_threads_and_device()
     from batchscope.measures import finished_run, measure_job
 
     names = [run, other] if other else [run]
@@ -113,8 +113,8 @@ def timing(
     """Time a sweep, or the configuration of a training."""
     subject = configuration(timing) if timing else parse_sweep(sweep or "")
     requirements.check_threads(subject.factors["threads"])
-    if TIMINGS[step].batch_sizes != "searched":  # the tries of a search start TensorFlow themselves
-        start(subject.factors)
+    if TIMINGS[step].batch_sizes != "searched":  # Each try of a search starts TensorFlow itself.
+        start_tensorflow(subject.factors)
     from batchscope.timing import timing_job
 
     job = timing_job.TimingJob(results, subject, model_file, output)
@@ -132,7 +132,7 @@ def try_batch(
     from batchscope.timing import attempts
     from batchscope.timing.timing_job import TimingJob
 
-    attempts.run(TimingJob(results, parse_sweep(sweep), model_file), batch_size, memory_mb)
+    attempts.run_try(TimingJob(results, parse_sweep(sweep), model_file), batch_size, memory_mb)
 
 
 def tabulate(
@@ -143,7 +143,7 @@ def tabulate(
     from batchscope.tables import experiment_tables
 
     study = options.study(results, config, scale, experiment)
-    owners.claim(output.parent, study.name, config)
+    owners.note_owner(output.parent, study.name, config)
     experiment_tables.write(results, study, experiment, output)
 
 
@@ -161,12 +161,12 @@ def figures(
 
     study = options.study(results, config, scale, experiment)
     planned = study.experiments[experiment]
-    names, published = figures.drawn(planned), planned.keys.published
+    names, published = figures.figure_names(planned), planned.keys.published
     figures.write(tables, names, output, processes, published, planned.metrics)
 
 
 def claims(config: str, output: Path, scale: str = "full", results: Path = _RESULTS) -> None:
-    """Test the claims of a study by its tables."""
+    """Test the claims of a study with its tables."""
     from batchscope.tables import experiment_tables
 
     study = options.study(results, config, scale)
@@ -187,7 +187,7 @@ def report(
     scale: str = "full",
     results: Path = _RESULTS,
 ) -> None:
-    """Build the report of a study, if `partial` from the results that exist."""
+    """Build the report of a study. A partial report uses the existing results."""
     from batchscope import report
 
     study = options.study(results, config, scale)
@@ -200,8 +200,8 @@ STEPS = (
 )
 
 
-def start(factors: dict[str, Any]) -> None:
-    """Start TensorFlow for a run or a timing; refuse more threads than there are cores."""
+def start_tensorflow(factors: dict[str, Any]) -> None:
+    """Start TensorFlow for a run or a timing; raise an error for more threads than cores."""
     from batchscope.host import tensorflow_start
 
     requirements.check_threads(factors["threads"])

@@ -1,4 +1,4 @@
-"""Check a study before its jobs: the user's data that are not prepared, and the user's models.
+"""Check a study before its first job: user data that are not prepared, and user models.
 
 The sizes of the data show whether batches and settings of measures fit the training set. A user's
 model file may end its process, change its folder, or run forever. So each model is built and
@@ -22,23 +22,23 @@ from batchscope.host import supervisor, tensorflow_start
 from batchscope.store import jobs, records
 from batchscope.study import names, planner
 
-Inputs = dict[str, Any]  # data set -> `ModelInput`, or None if only the preparation knows it
+Inputs = dict[str, Any]  # map of a data set to its `ModelInput`; None before its download
 
-_BUILD_SECONDS = 600.0  # time limit of building a model
-_END_SECONDS = 60.0  # time limit of the end of a process after that
+_BUILD_SECONDS = 600.0  # longest time to build a model
+_END_SECONDS = 60.0  # longest time in which a process ends after that
 
 
 def check(study: Any, results: Path) -> None:
     """Read the user's data and build the user's models.
 
     Raises:
-        ConfigError: With a line for each problem.
+        ConfigError: If there are problems. It has a line for each.
     """
     table = jobs.JobTable(study, results)
-    models = sorted(table.user_models())
-    datasets = {*table.user_data(), *(dataset for dataset, _ in models)}
-    # TensorFlow reads some data. It must not start in this process, which is forked again below.
-    inputs, sizes, problems = in_process(_read, study, results, datasets)
+    models = sorted(table.user_models_of_missing_jobs())
+    datasets = {*table.incomplete_user_data(), *(dataset for dataset, _ in models)}
+    # TensorFlow reads some data. It must not start in this process, because forks follow.
+    inputs, sizes, problems = run_in_fork(_read_data, study, results, datasets)
     try:
         planner.make(study.written, recorded=sizes.get, folder=study.folder)
     except ConfigError as error:
@@ -49,12 +49,12 @@ def check(study: Any, results: Path) -> None:
         print(f"models: {text}.", file=sys.stderr)
         models = []
     if models:
-        tensorflow_start.load()  # once for all forks
+        tensorflow_start.load()  # All forks share one import.
     notes: list[str] = []
     for dataset, model in models:
         file = study.models[model]
         try:
-            notes += in_process(_check_model, model, inputs[dataset], file, seconds=_BUILD_SECONDS)
+            notes += run_in_fork(_check_model, model, inputs[dataset], file, seconds=_BUILD_SECONDS)
         except UserError as error:
             problems.append(str(error))
         except EOFError:
@@ -72,14 +72,15 @@ def check(study: Any, results: Path) -> None:
 
 def check_data(study: Any, results: Path) -> None:
     """Read the user's data; raise a `ConfigError` with all problems."""
-    if problems := _read(study, results, jobs.JobTable(study, results).user_data())[2]:
+    datasets = jobs.JobTable(study, results).incomplete_user_data()
+    if problems := _read_data(study, results, datasets)[2]:
         raise ConfigError(problems)
 
 
-def _read(
+def _read_data(
     study: Any, results: Path, dataset_names: Collection[str]
 ) -> tuple[Inputs, dict[str, int | None], list[str]]:
-    """Return the inputs of models by data set, the numbers of training examples, and problems."""
+    """Return the inputs of models and the training set sizes by data set, and the problems."""
     from batchscope import datasets
     from batchscope.datasets import model_inputs
 
@@ -90,25 +91,25 @@ def _read(
         if dataset not in dataset_names:
             continue
         try:
-            sizes[dataset] = records.training_images(results, dataset)
+            sizes[dataset] = records.training_size(results, dataset)
             if sizes[dataset] is None:
                 name = names.split_token(dataset)[0]
-                inputs[dataset], sizes[dataset] = model_inputs.sized(name, definition)
+                inputs[dataset], sizes[dataset] = model_inputs.input_and_size(name, definition)
             else:
-                inputs[dataset] = datasets.model_input(results, dataset, definition)
+                inputs[dataset] = datasets.complete_model_input(results, dataset, definition)
         except UserError as error:
             problems += str(error).splitlines()
     return inputs, sizes, problems
 
 
 def _check_model(token: str, model_input: Any, file: str) -> list[str]:
-    steps.start({"threads": 1, "device": "cpu"})
+    steps.start_tensorflow({"threads": 1, "device": "cpu"})
     from batchscope.training import model_checks
 
     return model_checks.check(token, model_input, file)
 
 
-def in_process(function: Callable[..., Any], *arguments: Any, seconds: float | None = None) -> Any:
+def run_in_fork(function: Callable[..., Any], *arguments: Any, seconds: float | None = None) -> Any:
     """Call a function in a fork of this process; return its result or raise its UserError.
 
     Args:

@@ -1,4 +1,4 @@
-"""The text of `watch`: the missing jobs of a study, its best runs, and the jobs that run now."""
+"""Write the text of `watch`: a study's missing jobs, its best runs, and the running jobs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from batchscope.study.plan import Study
 
 
 def text(study: Study | None, results: Path | str, cores: int) -> str:
-    """Return the text for a study and the running jobs; without a study, for the running jobs.
+    """Return the text about a study, if any, and the running jobs.
 
     Raises:
         UserError: If a record is damaged.
     """
     lines = []
     if study:
-        left = status.remaining(study, status.rows(study, results), cores)
+        left = status.describe_remaining(study, status.rows(study, results), cores)
         lines = [f"Study {study.folder_name}, missing: {left}.", *_best_runs(study, results)]
     running = progress.running_jobs(results)
     running.sort(key=lambda job: (job.step != "train", job.step, job.name))
@@ -36,15 +36,15 @@ def _best_runs(study: Study, results: Path | str) -> Iterator[str]:
         losses = {run: _lowest_loss(paths.run_folder(results, run)) for run in runs}
         if finished := [run for run in runs if losses[run] is not None]:
             best = min(finished, key=losses.__getitem__)
-            at = f"batch size {runs[best]['batch_size']}"
-            if "learning_rate" in runs[best]:  # a command may have none
-                at += f", learning rate {display.shortest(runs[best]['learning_rate'])}"
-            yield f"Best run of {name}: validation loss {display.cell(losses[best])} at {at}."
+            place = f"batch size {runs[best]['batch_size']}"
+            if "learning_rate" in runs[best]:  # A command may have no learning rate.
+                place += f", learning rate {display.shortest(runs[best]['learning_rate'])}"
+            yield f"Best run of {name}: validation loss {display.cell(losses[best])} at {place}."
 
 
 def _lowest_loss(folder: Path) -> float | None:
     """Return the lowest validation loss of a finished run, or None."""
-    with contextlib.suppress(UserError):  # the run has no record yet
+    with contextlib.suppress(UserError):  # The run may have no record yet.
         files = records.RunFiles(folder)
         if files.record["status"] == records.FINISHED and "command" not in files.record:
             return files.record["best_validation_loss"]

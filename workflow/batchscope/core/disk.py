@@ -1,7 +1,7 @@
 """Atomic writes and checked reads of JSON, CSV and npz files.
 
-Readers raise a `UserError` that names a corrupt file and the path to delete, after which the same
-command makes the file again: `delete`, by default the file itself.
+Readers raise a `UserError` for a file that is missing, corrupt or changed. It names a path to
+delete, so that the same command makes the file again: `path_to_delete`, by default the file itself.
 """
 
 import contextlib
@@ -26,19 +26,21 @@ import numpy as np
 
 from batchscope.core import errors
 
-# The end of a temporary name: machine, process id, and a random part.
-_TEMPORARY = re.compile(r"\..+\.([0-9a-f]{8})-([0-9]+)-\w{8}\.tmp")
-_STALE = 24 * 3600.0  # seconds after which a temporary file of another machine is abandoned
-# First key of a JSON record, and its value while the SHA-256 of the file's text is computed.
-_SHA256, _NO_SHA256 = "content_sha256", "0" * 64
+# A temporary name ends with the digest of the machine, the process id and a random part.
+_TEMPORARY_NAME = re.compile(r"\..+\.([0-9a-f]{8})-([0-9]+)-\w{8}\.tmp")
+_STALE_SECONDS = 24 * 3600.0  # older temporary files of other machines are abandoned
+# First key of a JSON record. It has the second value while the SHA-256 of the text is computed.
+_SHA256_KEY, _PLACEHOLDER = "content_sha256", "0" * 64
 _CHANGED = "another content than was written"
+
+AnyPath = Path | str
 
 
 @contextlib.contextmanager
-def _published(path: Path) -> Iterator[None]:
-    """Create the folder of a path and sync it after the block, so that the new name is on disk.
+def _parent_synced(path: Path) -> Iterator[None]:
+    """Create the parent folder of a path; sync it after the block, so that the new name is on disk.
 
-    A system error without a path, such as a full disk, gets this path.
+    If a system error in the block names no path (a full disk), add this path.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -58,11 +60,11 @@ def _published(path: Path) -> Iterator[None]:
 def atomic_path(path: Path | str) -> Iterator[Path]:
     """Yield a temporary path in the folder of `path`; rename it to `path` if the block succeeds.
 
-    The bytes are on disk before the name, so that a crash leaves the old file or the new one.
+    The bytes reach the disk before the new name, so a crash leaves the old file or the new one.
     """
     path = Path(path)
     temporary = path.with_name(f"{_temporary_prefix(path)}{uuid.uuid4().hex[:8]}.tmp")
-    with _published(path):
+    with _parent_synced(path):
         try:
             temporary.touch(exist_ok=False)
             yield temporary
@@ -81,7 +83,7 @@ def atomic_folder(path: Path | str) -> Iterator[Path]:
     """
     path = Path(path)
     with (
-        _published(path),
+        _parent_synced(path),
         tempfile.TemporaryDirectory(".tmp", _temporary_prefix(path), path.parent) as scratch,
     ):
         new, old = Path(scratch) / "new", Path(scratch) / "old"
@@ -93,23 +95,23 @@ def atomic_folder(path: Path | str) -> Iterator[Path]:
 
 
 @functools.cache
-def _machine() -> str:
+def _machine_digest() -> str:
     """Return a digest of this machine, or of a container that has its own process ids."""
     name = socket.gethostname() + os.readlink("/proc/self/ns/pid")
     return hashlib.sha256(name.encode()).hexdigest()[:8]
 
 
 def _temporary_prefix(path: Path) -> str:
-    return f".{path.name}.{_machine()}-{os.getpid()}-"
+    return f".{path.name}.{_machine_digest()}-{os.getpid()}-"
 
 
 def is_abandoned(path: Path) -> bool:
     """Return whether a path is a temporary file or folder of a process that has ended."""
-    match = _TEMPORARY.fullmatch(path.name)
+    match = _TEMPORARY_NAME.fullmatch(path.name)
     if match is None:
         return False
-    if match[1] != _machine():
-        return time.time() - path.stat().st_mtime > _STALE
+    if match[1] != _machine_digest():
+        return time.time() - path.stat().st_mtime > _STALE_SECONDS
     import psutil  # no other function needs it
 
     return not psutil.pid_exists(int(match[2]))
@@ -122,20 +124,21 @@ def write_text(path: Path | str, text: str) -> None:
 
 def write_json(path: Path | str, record: dict[str, Any]) -> None:
     """Write a record and its SHA-256 atomically as strict JSON; NaN and infinities become null."""
-    unsigned = {_SHA256: _NO_SHA256}
-    content = unsigned | _as_json(record) | unsigned  # the first key is the one replaced below
+    placeholder = {_SHA256_KEY: _PLACEHOLDER}
+    # The placeholder comes first, because the first match is replaced below.
+    content = placeholder | _to_json(record) | placeholder
     text = json.dumps(content, indent=1, allow_nan=False) + "\n"
     sha256 = hashlib.sha256(text.encode()).hexdigest()
-    write_text(path, text.replace(_NO_SHA256, sha256, 1))
+    write_text(path, text.replace(_PLACEHOLDER, sha256, 1))
 
 
-def _as_json(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     if isinstance(value, dict):
-        return {str(key): _as_json(item) for key, item in value.items()}
+        return {str(key): _to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_as_json(item) for item in value]
+        return [_to_json(item) for item in value]
     if isinstance(value, np.ndarray | np.generic):
-        return _as_json(value.tolist())
+        return _to_json(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
@@ -148,15 +151,15 @@ def read_json(path: Path | str, *keys: str) -> dict[str, Any]:
         record = json.loads(text)
         if not isinstance(record, dict):
             raise ValueError(f"a {type(record).__name__}")
-        if sha256 := record.pop(_SHA256, None):
-            written = text.replace(str(sha256), _NO_SHA256, 1).encode()
+        if sha256 := record.pop(_SHA256_KEY, None):
+            written = text.replace(str(sha256), _PLACEHOLDER, 1).encode()
             if sha256 != hashlib.sha256(written).hexdigest():
                 raise ValueError(_CHANGED)
-        _check_names(record, keys)
+        _require_names(record, keys)
     return record
 
 
-def _check_names(names: Iterable[str], required: Iterable[str]) -> None:
+def _require_names(names: Iterable[str], required: Iterable[str]) -> None:
     if missing := [name for name in required if name not in names]:
         raise ValueError(f"without {', '.join(missing)}")
 
@@ -171,30 +174,30 @@ def write_rows(path: Path | str, columns: tuple[str, ...], rows: list[dict[str, 
 
 
 def read_csv(
-    path: Path | str, *columns: str, sha256: str | None = None, delete: Path | str | None = None
+    path: AnyPath, *columns: str, sha256: str | None = None, path_to_delete: AnyPath | None = None
 ) -> str:
     """Read a table as text; raise `UserError` if it is missing, changed or lacks a column.
 
     Args:
         sha256: SHA-256 of the file when it was written.
     """
-    with errors.reading(path, "a CSV table", delete):
+    with errors.reading(path, "a CSV table", path_to_delete):
         content = Path(path).read_bytes()
         if sha256 not in (None, hashlib.sha256(content).hexdigest()):
             raise ValueError(_CHANGED)
         text = content.decode()
-        _check_names(next(csv.reader(io.StringIO(text))), columns)
+        _require_names(next(csv.reader(io.StringIO(text))), columns)
         if not text.endswith("\n"):
             raise ValueError("its last line is cut")
     return text
 
 
 def read_rows(
-    path: Path | str, *columns: str, sha256: str | None = None, delete: Path | str | None = None
+    path: AnyPath, *columns: str, sha256: str | None = None, path_to_delete: AnyPath | None = None
 ) -> list[dict[str, str]]:
     """Read the rows of a table by column, with the checks of `read_csv`."""
-    text = read_csv(path, *columns, sha256=sha256, delete=delete)
-    with errors.reading(path, "a CSV table", delete):
+    text = read_csv(path, *columns, sha256=sha256, path_to_delete=path_to_delete)
+    with errors.reading(path, "a CSV table", path_to_delete):
         header, *rows = csv.reader(io.StringIO(text), strict=True)
         return [dict(zip(header, row, strict=True)) for row in rows]
 
@@ -204,43 +207,42 @@ def file_sha256(path: Path | str) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def check_sha256(path: Path | str, expected: str, delete: Path | str | None = None) -> None:
+def check_sha256(path: Path | str, expected: str, path_to_delete: Path | str | None = None) -> None:
     """Raise `UserError` if a file is missing or has another SHA-256 (hexadecimal)."""
-    with errors.reading(path, "a file", delete):
+    with errors.reading(path, "a file", path_to_delete):
         received = file_sha256(path)
     if received != expected:
-        raise errors.damaged_file(path, f"SHA-256 {received}", expected, delete)
+        raise errors.damaged_file(path, f"SHA-256 {received}", expected, path_to_delete)
 
 
 def write_arrays(path: Path | str, members: dict[str, np.ndarray]) -> None:
-    """Write named arrays as an uncompressed npz without pickles."""
     with atomic_path(path) as temporary, open(temporary, "wb") as file:
         np.savez(file, allow_pickle=False, **members)
 
 
 def read_arrays(
-    path: Path | str, *members: str, sha256: str | None = None, delete: Path | str | None = None
+    path: AnyPath, *members: str, sha256: str | None = None, path_to_delete: AnyPath | None = None
 ) -> dict[str, np.ndarray]:
     """Read an npz without pickles; raise `UserError` if it is missing, changed or lacks a member.
 
     Args:
         sha256: SHA-256 of the file when it was written.
     """
-    with errors.reading(path, "an npz of plain arrays", delete), open(path, "rb") as file:
+    with errors.reading(path, "an npz of plain arrays", path_to_delete), open(path, "rb") as file:
         if sha256 not in (None, hashlib.file_digest(file, "sha256").hexdigest()):
             raise ValueError(_CHANGED)
         file.seek(0)
         with np.load(file, allow_pickle=False) as archive:
             arrays = {key: archive[key] for key in archive.files}
-        _check_names(arrays, members)
+        _require_names(arrays, members)
     return arrays
 
 
 def map_array(
-    path: Path | str, shape: tuple[int, ...], delete: Path | str | None = None
+    path: Path | str, shape: tuple[int, ...], path_to_delete: Path | str | None = None
 ) -> np.ndarray:
     """Map an npy read-only; raise `UserError` if it is missing, corrupt or of another shape."""
-    with errors.reading(path, f"an array of shape {shape}", delete):
+    with errors.reading(path, f"an array of shape {shape}", path_to_delete):
         array = np.lib.format.open_memmap(path, mode="r")
         if array.shape != shape:
             raise ValueError(f"an array of shape {array.shape}")

@@ -1,8 +1,9 @@
-"""Numbers, percentages, counts, lists, sizes and durations as text.
+"""Format numbers, percentages, counts, lists, sizes and durations as text.
 
-A number with an interval shows two significant digits of the interval's half width; the value and
-both ends have the same decimals (`estimate`). A number without an interval has three significant
-digits (`number`), a percentage at most three (`percent`), a cell of a table of runs four (`cell`).
+Each function takes a value and returns its text; its name is the kind of text. A number with an
+interval shows two significant digits of the interval's half width; the value and both ends have
+the same decimals (`estimate`). A number without an interval has three significant digits
+(`number`), a percentage at most three (`percent`), a cell of a table of runs four (`cell`).
 Counts, batch sizes and limits that a user set are not rounded. Zero has no minus sign.
 """
 
@@ -13,10 +14,10 @@ from typing import NamedTuple
 
 ABSENT = "\N{EN DASH}"
 MINUS = "\N{MINUS SIGN}"
-_ROUNDING = 1e-15  # a sum of doubles near 1 that should be zero may be this large
-_EXACT = 1e-6  # ratio of an interval's width to its value below which no digits of it are shown
+_MAX_ROUNDING_ERROR = 1e-15  # a sum of doubles near 1 may miss zero by this number
+_MIN_RELATIVE_WIDTH = 1e-6  # a narrower interval, relative to its value, does not set the digits
 _MAX_DECIMALS = 6
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_COLOUR_CODES = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class FormattedEstimate(NamedTuple):
@@ -33,7 +34,7 @@ class FormattedEstimate(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """Unit of a quantity: the text after the number, and the factor of the number."""
+    """Unit of a quantity: the text after a number, and the multiplier of the number."""
 
     suffix: str = ""
     times: float = 1.0
@@ -56,14 +57,14 @@ def cell(value: float, digits: int = 4) -> str:
     if not math.isfinite(value):
         return ABSENT
     if value == int(value) and abs(value) < 1e6:
-        return _minus(str(int(value)))
+        return _with_minus_sign(str(int(value)))
     if 10**digits <= abs(value) < 1e9:
         return fixed(value, 0)
-    return _minus(_short_exponent(f"{_without_rounding(value):.{digits}g}"))
+    return _significant(_zero_if_rounding_error(value), digits)
 
 
 def fixed(value: float, decimals: int) -> str:
-    return _minus(f"{round(value, decimals) + 0.0:.{decimals}f}")
+    return _with_minus_sign(f"{round(value, decimals) + 0.0:.{decimals}f}")
 
 
 def estimate(
@@ -76,30 +77,30 @@ def estimate(
     zero, each number has two significant digits. Without ends (None, NaN) the value has three.
     """
     ends = [math.nan if end is None else end for end in (low, high)]
-    numbers = [unit.times * _without_rounding(end) for end in (value, *ends)]
+    numbers = [unit.times * _zero_if_rounding_error(end) for end in (value, *ends)]
     scaled, lower_end, upper_end = numbers
     width = upper_end - lower_end
     if not 0 < width < math.inf:
         return FormattedEstimate(number(scaled))
-    if width <= _EXACT * abs(scaled):
+    if width <= _MIN_RELATIVE_WIDTH * abs(scaled):
         return FormattedEstimate(*map(number, numbers))
     half = min(scaled - lower_end, upper_end - scaled)
     half = max(half, width / 10) if half > 0 else width / 2
     decimals = 1 - math.floor(math.log10(half))
     largest = max(map(abs, numbers))
-    distance = max(lower_end, -upper_end)  # from zero, if it is not in the interval
+    distance = max(lower_end, -upper_end)  # distance of zero from the interval, if outside
     if distance > 0 and round(distance, max(decimals, 0)) == 0:
         return FormattedEstimate(*(number(end, 2) for end in numbers))
     if decimals > _MAX_DECIMALS or largest >= 1e6:
         digits = max(1, min(6, decimals + 1 + math.floor(math.log10(largest))))
-        return FormattedEstimate(*(_minus(_short_exponent(f"{end:.{digits}g}")) for end in numbers))
+        return FormattedEstimate(*(_significant(end, digits) for end in numbers))
     return FormattedEstimate(*(fixed(end, max(decimals, 0)) for end in numbers))
 
 
 def tick(value: float) -> str:
     if value == 0 or 1e-4 < abs(value) < 1e6:
-        return _minus(f"{value + 0.0:.10g}")
-    return _minus(shortest(float(f"{_without_rounding(value):.4g}")))
+        return _with_minus_sign(f"{value + 0.0:.10g}")
+    return _with_minus_sign(shortest(float(f"{_zero_if_rounding_error(value):.4g}")))
 
 
 def grouped(value: float) -> str:
@@ -110,18 +111,22 @@ def batch_size(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else number(value)
 
 
+def _significant(value: float, digits: int) -> str:
+    return _with_minus_sign(_short_exponent(f"{value:.{digits}g}"))
+
+
 def _short_exponent(text: str) -> str:
     mantissa, e, exponent = text.partition("e")
     return f"{mantissa}e{int(exponent)}" if e else text
 
 
-def _minus(text: str) -> str:
+def _with_minus_sign(text: str) -> str:
     # An exponent keeps its hyphen, so that it can be copied.
     return f"{MINUS}{text[1:]}" if text.startswith("-") else text
 
 
-def _without_rounding(value: float) -> float:
-    return 0.0 if abs(value) < _ROUNDING else value
+def _zero_if_rounding_error(value: float) -> float:
+    return 0.0 if abs(value) < _MAX_ROUNDING_ERROR else value
 
 
 def percent(share: float, decimals: int = 1) -> str:
@@ -131,7 +136,7 @@ def percent(share: float, decimals: int = 1) -> str:
 
 
 def p_value(p: float, equals: str = "") -> str:
-    """Return a p-value with a sign before it: `= 0.012`, or `< 0.001`."""
+    """Return a p-value as `< 0.001` or with three decimals, after the text `equals`: `= 0.012`."""
     return "< 0.001" if p < 0.001 else f"{equals}{p:.3f}"
 
 
@@ -153,13 +158,13 @@ def titled(title: str, label: str) -> str:
 
 
 def listed(items: Iterable[object], last: str = "and") -> str:
-    """Return items as part of a sentence: `set, cases and vary`."""
+    """Return items as a list in a sentence: `set, cases and vary`."""
     *first, end = [str(item) for item in items] or [""]
     return f"{', '.join(first)} {last} {end}" if first else end
 
 
-def some(items: Sequence[str], count: int | None = None, most: int = 3) -> str:
-    """Return the first items, and the number of further ones of `count` in all."""
+def short_list(items: Sequence[str], count: int | None = None, most: int = 3) -> str:
+    """Return a sentence's list of the first items, and how many of `count` items are left out."""
     hidden = (len(items) if count is None else count) - len(items[:most])
     return listed([*items[:most], *([f"{hidden:,} more"] if hidden else [])])
 
@@ -181,11 +186,11 @@ def duration(seconds: float) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a line with escapes for control characters, and without a terminal's colours.
+    """Return a text with escaped control characters and without a terminal's colour codes.
 
     Text from users' files is cleaned when it is read, because a terminal obeys control characters.
     """
-    text = _COLOURS.sub("", text)
+    text = _COLOUR_CODES.sub("", text)
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 

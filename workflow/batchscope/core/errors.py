@@ -1,4 +1,4 @@
-"""Errors for the user, who sees their message and no traceback."""
+"""Classes of errors for the user, and functions that return or raise such errors."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ _MAX_LISTED = 20
 
 
 class UserError(Exception):
-    """Something the user can fix; the CLI prints the message and no traceback.
-
-    A message may hold names and texts of users' files.
-    """
+    """A problem that the user can fix; the CLI prints the message without a traceback."""
 
     def __init__(self, message: object = "") -> None:
+        # A message may contain names and texts of users' files.
         super().__init__("\n".join(map(display.printable, str(message).split("\n"))))
 
 
@@ -45,55 +43,57 @@ def raise_problems(problems: Iterable[str], where: str = "") -> None:
 
 
 class TrainsItself(UserError):
-    """A model defines its own updates, so that only its own script can train it."""
+    """A model defines its own `train_step`, so that only the user's script can train it."""
 
 
 class Interrupted(Exception):
-    """A signal asked the training to stop; its checkpoint is written."""
+    """A training stopped because of a signal, after it wrote its checkpoint."""
 
 
 class DamagedFileError(UserError):
-    """The content of a file is not the one that was written."""
+    """The content of a file differs from the content that was written."""
 
 
 def unexpected(where: Path | str, received: str, expected: str, hint: str = "") -> UserError:
-    """Return the error `where: received X; Y is expected (hint).`"""
     text = f"{where}: received {received}; {expected} is expected{display.aside(hint)}."
     return UserError(text)
 
 
 def is_content_error(error: OSError) -> bool:
-    """Return whether an error is about the content of a file, so that the file may be deleted.
+    """Return whether the content of a file caused an error, so that the file may be deleted.
 
-    Errors of libraries have no number. EINVAL is a seek to a position that a damaged archive names.
+    Errors of libraries have no number. EINVAL comes from a seek to an invalid position, which a
+    damaged archive contains.
     """
     return error.errno in (None, errno.EINVAL)
 
 
 def damaged_file(
-    path: Path | str, received: str, expected: str, delete: Path | str | None = None
+    path: Path | str, received: str, expected: str, path_to_delete: Path | str | None = None
 ) -> DamagedFileError:
     """Return the error of a damaged file.
 
     Args:
-        received: Such as `an empty file`.
-        delete: Path to delete, so that Snakemake makes the file again; by default the file.
+        received: Description of the content, such as `an empty file`.
+        path_to_delete: Snakemake makes the file again without this path; by default the file.
     """
     error = unexpected(path, received, expected)
-    return DamagedFileError(f"{error} Delete {delete or 'it'} and run snakemake again.")
+    return DamagedFileError(f"{error} Delete {path_to_delete or 'it'} and run snakemake again.")
 
 
 @contextlib.contextmanager
-def reading(path: Path | str, expected: str, delete: Path | str | None = None) -> Iterator[None]:
-    """Turn any error of reading a file into a `UserError`; `delete` as in `damaged_file`."""
+def reading(
+    path: Path | str, expected: str, path_to_delete: Path | str | None = None
+) -> Iterator[None]:
+    """Convert any error in a block that reads a file into a `UserError`."""
     try:
         yield
     except (UserError, MemoryError):
         raise
     except FileNotFoundError:
         fix = "run snakemake to make it"
-        if delete and Path(delete).exists():
-            fix = f"delete {delete} and run snakemake again"
+        if path_to_delete and Path(path_to_delete).exists():
+            fix = f"delete {path_to_delete} and run snakemake again"
         raise UserError(f"{path}: missing; {fix}.") from None
     except Exception as error:  # zipfile, NumPy, json and csv raise nearly anything
         if isinstance(error, OSError) and not is_content_error(error):
@@ -101,12 +101,13 @@ def reading(path: Path | str, expected: str, delete: Path | str | None = None) -
         empty = Path(path).is_file() and not Path(path).stat().st_size
         reason = " ".join(str(error).split()) or type(error).__name__
         received = "an empty file" if empty else f"a damaged file ({reason})"
-        raise damaged_file(path, received, expected, delete) from None
+        raise damaged_file(path, received, expected, path_to_delete) from None
 
 
 def check_regular(path: Path | str, expected: str) -> None:
     mode = Path(path).stat().st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # the system refuses to read a folder
+    # A folder needs no check here: the system refuses to read it.
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise unexpected(path, "a pipe or a device", expected)
 
 

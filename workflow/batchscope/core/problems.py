@@ -1,4 +1,7 @@
-"""Problems of a study file: a place, the received value, the expected one."""
+"""Make the messages about a study file: `place: problem (received X). Fix.`
+
+A function returns a whole `Problem` (`received`, `missing_key`, `unknown`) or a part of its text.
+"""
 
 import difflib
 import re
@@ -10,13 +13,13 @@ from batchscope.core import display
 
 Place = tuple[str | int, ...]  # keys and positions from the root of the configuration
 
-_SHOWN = 60  # characters of a received value
-_MAX_NAMED = 32  # names in a message that suggests none
-_MAX_LISTED = 20  # names in a message that suggests one
+_MAX_CHARACTERS = 60  # longer received values are cut
+_MAX_NAMES = 32  # names that a message lists
+_MAX_NAMES_WITH_SUGGESTION = 20  # a message with a suggestion lists no more names
 
 
 class Problem(NamedTuple):
-    """A problem at a place of a study file, with the received value and the nearest fix."""
+    """A problem at a place of a study file; the text has the received value and the fix."""
 
     place: Place
     text: str
@@ -34,7 +37,7 @@ def place_text(place: Place) -> str:
 
 def clip(text: str) -> str:
     text = display.printable(text)
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+    return text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 3] + "..."
 
 
 def show(value: Any) -> str:
@@ -61,13 +64,13 @@ def nearest(text: Any, names: Iterable[str]) -> str | None:
 
 
 def hint(text: str, names: Iterable[str]) -> str:
-    """Return the correction of a text: a missing blank, or the nearest name."""
+    """Return the question that suggests a missing blank or the nearest name; "" without one."""
     match = nearest(text, names)
     return missing_blank(text) or (f" Did you mean '{match}'?" if match else "")
 
 
 def missing_blank(text: str) -> str:
-    """Return the hint that `key:value` lacks a blank, without which YAML reads it as a text."""
+    """Return the hint that `key:value` lacks a blank; YAML reads it as a text."""
     match = re.match(r"([a-z]\w+):(?![\s/:])(.+)", text)
     return f" Did you mean `{match[1]}: {clip(match[2])}`, with a blank?" if match else ""
 
@@ -79,14 +82,14 @@ def received(
     return Problem(place, f"Expected {expected.rstrip(',')} (received {show(value)}{why}).{fix}")
 
 
-def unmet(path: Path, expected: Callable[[Path], Any]) -> str | None:
-    """Return None if a path is as expected; otherwise the system's reason, which may be empty.
+def why_unmet(path: Path, expected: Callable[[Path], Any]) -> str | None:
+    """Return the reason why a path is not as expected; None if it is.
 
     Args:
-        expected: Such as `Path.is_file`, or a function that reads the path.
+        expected: A test such as `Path.is_file`, or a function that reads the path.
 
     Returns:
-        Such as ` (Permission denied)`.
+        The system's reason, such as ` (Permission denied)`; "" if the system states none.
     """
     try:
         return "" if expected(path) is False else None
@@ -94,26 +97,26 @@ def unmet(path: Path, expected: Callable[[Path], Any]) -> str | None:
         return f" ({error.strerror})"
 
 
-def missing(place: Place, expected: str) -> Problem:
+def missing_key(place: Place, expected: str) -> Problem:
     return Problem(place, f"Missing key. Expected {expected}.")
 
 
 def unknown(place: Place, noun: str, names: Iterable[str]) -> Problem:
-    """Return the problem of an unknown key, the last part of `place`."""
+    """Return the problem that the last part of a place is not among the names of its kind."""
     names = sorted(names)
     fix = hint(str(place[-1]), names)
-    if fix and len(names) > _MAX_LISTED:  # the list would hide the nearest name
+    if fix and len(names) > _MAX_NAMES_WITH_SUGGESTION:  # a longer list would hide the suggestion
         return Problem(place, f"Unknown {noun}.{fix}")
-    choices = ", ".join(names[:_MAX_NAMED]) or "none"
-    if hidden := len(names[_MAX_NAMED:]):
+    choices = ", ".join(names[:_MAX_NAMES]) or "none"
+    if hidden := len(names[_MAX_NAMES:]):
         choices += f" and {hidden} more, which `python workflow/run.py explain` lists"
     return Problem(place, f"Unknown {noun}.{fix} Known {display.plural(noun)}: {choices}.")
 
 
-def merged(problems: Iterable[Problem]) -> list[Problem]:
-    """Return the problems sorted by place, the first of each place only."""
+def sorted_problems(problems: Iterable[Problem]) -> list[Problem]:
+    """Return the first problem of each place, sorted by place."""
     by_place = {problem.place: problem for problem in reversed([*problems])}
-    # Positions in lists come before keys, and by their numbers.
+    # Numbers and texts cannot be compared, so positions in lists come before keys.
     return sorted(
         by_place.values(),
         key=lambda problem: [(isinstance(part, str), part) for part in problem.place],

@@ -1,4 +1,4 @@
-"""Features of rows: a `ColumnTransformer` fitted on the training part, applied to all parts."""
+"""Turn rows of numbers and words into features, by a `ColumnTransformer` of the training part."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Features:
     """Features of rows, fitted on the training part alone.
 
     A missing number becomes the median, and every number is standardised. A column of words becomes
-    one feature of 0 and 1 for each word of the training part; a missing or other word is 0 in all.
+    one feature of 0 and 1 for each word of the training part. A missing or new word gives zeros.
 
     Args:
         place: Place of the data set, for errors.
@@ -36,7 +36,7 @@ class Features:
             received = f"no value of {name} to train on"
             raise unexpected(place, received, "at least one", "`ignore` leaves it out")
         steps = []
-        # Neighbours of one kind share a step, so the features keep the order of the columns.
+        # Adjacent columns of one type share a step, so the features keep the order of the columns.
         for is_number, group in itertools.groupby(train, are_numbers.get):
             names = list(group)
             step: Any = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
@@ -49,10 +49,9 @@ class Features:
                 )
             steps.append((str(names[0]), step, names))
         self._transformer = ColumnTransformer(steps, verbose_feature_names_out=False).fit(train)
-        self._is_table = train.columns.dtype.kind != "i"  # columns of an array have numbers
+        self._is_table = train.columns.dtype.kind != "i"  # The columns of an array are numbered.
 
     def transform(self, rows: pandas.DataFrame) -> np.ndarray:
-        """Return the features of rows, float32 of shape (n, features)."""
         with np.errstate(over="ignore"):
             return self._transformer.transform(rows).astype(np.float32)
 

@@ -1,4 +1,8 @@
-"""Labels of examples: classes, the classes of tokens, numbers to predict, or several labels."""
+"""Convert the labels of a source to the labels of a task, and describe them for the record.
+
+`label_examples` returns classes, tokens, numbers to predict, or several labels. A new task is a
+branch of it, with its constant prediction in `baselines`.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +14,24 @@ import numpy as np
 
 from batchscope.core import display
 from batchscope.core.errors import unexpected
-from batchscope.datasets import kinds
+from batchscope.datasets import kind_checks
 from batchscope.datasets.raw import Pair, Raw
 from batchscope.study import tasks
 from batchscope.study.example_kinds import ROWS, TOKENS
 
-_LABEL = "a whole number, a word or a one-hot row"
-# Labels with more than _MANY different whole numbers may be quantities. If most rows differ, more
-# than _FEW suffice.
-_MANY, _FEW = 100, 10
+_EXPECTED_LABEL = "a whole number, a word or a one-hot row"
+# Whole numbers may be quantities if they have more than _MAX_CLASSES different values, or more than
+# _MAX_DISTINCT if most rows differ.
+_MAX_CLASSES, _MAX_DISTINCT = 100, 10
 
-# Part -> place in the file, for errors, and labels or None.
+# Map of a part to the place of its labels, for errors, and its labels or None.
 Labels = dict[str, tuple[str, np.ndarray | None]]
 
 
-def labelled(
+def label_examples(
     place: str, kind: str, task: str | None, examples: dict[str, np.ndarray], part_labels: Labels
 ) -> tuple[dict[str, Pair], list[str], str]:
-    """Return examples with labels by part, the names of the outputs, and the task.
+    """Return examples with their labels by part, the names of the outputs, and the task.
 
     Args:
         place: Place of the data set, for errors.
@@ -43,17 +47,18 @@ def labelled(
         if labels is None or labels.shape[:1] != (count,):
             received = "nothing" if labels is None else f"labels of shape {labels.shape}"
             raise unexpected(part_place, received, f"a label of each of {count} examples")
-    task = task or _task(*part_labels["train"], may_be_quantities=kind == ROWS)
-    converted, names = (
-        _classes(part_labels) if task == tasks.CLASSIFICATION else _numbers(part_labels, task)
-    )
+    task = task or _task_of_labels(*part_labels["train"], may_be_quantities=kind == ROWS)
+    if task == tasks.CLASSIFICATION:
+        converted, names = _class_numbers(part_labels)
+    else:
+        converted, names = _numeric_labels(part_labels, task)
     return {part: (examples[part], labels) for part, labels in converted.items()}, names, task
 
 
 def _token_labels(
     examples: dict[str, np.ndarray], part_labels: Labels
 ) -> tuple[dict[str, Pair], list[str]]:
-    """Return tokens and the label of each position, and the names of the classes: the tokens.
+    """Return tokens with a label per position by part, and the names of the classes, the tokens.
 
     Without labels, each position predicts the next token, so the last token is only a label.
     """
@@ -63,7 +68,7 @@ def _token_labels(
         if labels is None and tokens.shape[1] > 1:
             pairs[part] = tokens[:, :-1], tokens[:, 1:]
         elif labels is not None and labels.shape == tokens.shape:
-            pairs[part] = tokens, kinds.stored(TOKENS, place, labels)
+            pairs[part] = tokens, kind_checks.convert_examples(TOKENS, place, labels)
         else:
             shape = "none" if labels is None else f"labels of shape {labels.shape}"
             expected = "one of each position, one of each sequence, none at all, or `kind: rows`"
@@ -74,46 +79,50 @@ def _token_labels(
     return pairs, [str(token) for token in range(largest + 1)]
 
 
-def _task(place: str, labels: np.ndarray, may_be_quantities: bool) -> str:
-    """Return the task that labels show: regression if some are not whole numbers.
+def _task_of_labels(place: str, labels: np.ndarray, may_be_quantities: bool) -> str:
+    """Return the task that the labels show: regression if some are not whole numbers.
 
     Raises:
-        UserError: If many different whole numbers need an explicit task.
+        UserError: If there are many different whole numbers, which need an explicit task.
     """
     if labels.dtype.kind not in "uif" or not np.isfinite(labels).all():
         return tasks.CLASSIFICATION
     if labels.dtype.kind == "f" and (labels != np.floor(labels)).any():
         return tasks.REGRESSION
     distinct, count = len(np.unique(labels)), len(labels)
-    if may_be_quantities and (distinct > _MANY or distinct > max(_FEW, count / 2)):
+    if may_be_quantities and (distinct > _MAX_CLASSES or distinct > max(_MAX_DISTINCT, count / 2)):
         received = f"{distinct} different whole numbers in {count} rows, and no task"
         raise unexpected(place, received, "`task: regression` or `task: classification`")
     return tasks.CLASSIFICATION
 
 
-def _classes(part_labels: Labels) -> tuple[dict[str, np.ndarray], list[str]]:
+def _class_numbers(part_labels: Labels) -> tuple[dict[str, np.ndarray], list[str]]:
     """Return the classes 0, 1, 2, ... of each part as int32, and the names of the classes.
 
     Labels are words, any whole numbers, or one-hot rows: shape (n,), (n, 1), or (n, classes). The
     labels of `train` are the classes, in the order of their values.
     """
-    plain = {part: _plain(*labels) for part, labels in part_labels.items()}
-    values, counts = np.unique(plain["train"], return_counts=True)
-    _check_names(part_labels["train"][0], values.tolist(), counts.tolist())
+    flat_labels = {part: _flat_labels(*labels) for part, labels in part_labels.items()}
+    values, counts = np.unique(flat_labels["train"], return_counts=True)
+    _check_class_names(part_labels["train"][0], values.tolist(), counts.tolist())
     classes = {}
-    for part, labels in plain.items():
+    for part, labels in flat_labels.items():
         place = part_labels[part][0]
         if labels.dtype.kind != values.dtype.kind:
             received = f"{labels.dtype} labels, but {values.dtype} ones to train on"
             raise unexpected(place, received, "one type")
         index = np.minimum(np.searchsorted(values, labels), len(values) - 1)
-        kinds.check(place, labels, values[index] == labels, "a class of the training part")
+        expected = "a class of the training part"
+        kind_checks.check_values(place, labels, values[index] == labels, expected)
         classes[part] = index.astype(np.int32)
     return classes, [display.printable(str(value)) for value in values.tolist()]
 
 
-def _check_names(place: str, names: list[Any], counts: list[int]) -> None:
-    """Refuse one class, and names that differ by blanks, a final dot or, beyond a letter, case."""
+def _check_class_names(place: str, names: list[Any], counts: list[int]) -> None:
+    """Raise an error for a single class, and for different spellings of one name.
+
+    Spellings differ by blanks, a final dot or, for more than one letter, capitals.
+    """
     if len(names) < 2:
         raise unexpected(place, "one class", "more than one")
     spellings: dict[str, list[str]] = {}
@@ -126,7 +135,7 @@ def _check_names(place: str, names: list[Any], counts: list[int]) -> None:
             raise unexpected(place, display.listed(texts), "one spelling of each class")
 
 
-def _plain(place: str, labels: np.ndarray) -> np.ndarray:
+def _flat_labels(place: str, labels: np.ndarray) -> np.ndarray:
     """Return labels of shape (n,): integers or words."""
     if labels.dtype.kind == "S":
         labels = np.char.decode(labels, "utf-8", "replace")
@@ -134,21 +143,21 @@ def _plain(place: str, labels: np.ndarray) -> np.ndarray:
         labels = labels[:, 0]
     dimensions = 1 if labels.dtype.kind == "U" else 2
     if labels.ndim > dimensions or labels.dtype.kind not in "uifbU":
-        raise unexpected(place, f"{labels.dtype} labels of shape {labels.shape}", _LABEL)
+        raise unexpected(place, f"{labels.dtype} labels of shape {labels.shape}", _EXPECTED_LABEL)
     if labels.dtype.kind == "U":
-        kinds.check(place, labels, np.char.strip(labels) != "", "a word")
+        kind_checks.check_values(place, labels, np.char.strip(labels) != "", "a word")
         return labels
     if labels.ndim == 2:
         one_hot = ((labels == 0) | (labels == 1)).all(axis=1) & (labels.sum(axis=1) == 1)
-        kinds.check(place, labels, one_hot, _LABEL)
+        kind_checks.check_values(place, labels, one_hot, _EXPECTED_LABEL)
         return labels.argmax(axis=1)
     with np.errstate(invalid="ignore"):
         integers = labels.astype(np.int64)
-    kinds.check(place, labels, integers == labels, _LABEL)
+    kind_checks.check_values(place, labels, integers == labels, _EXPECTED_LABEL)
     return integers
 
 
-def _numbers(part_labels: Labels, task: str) -> tuple[dict[str, np.ndarray], list[str]]:
+def _numeric_labels(part_labels: Labels, task: str) -> tuple[dict[str, np.ndarray], list[str]]:
     """Return the numbers to predict (float64) or several labels (int32), and the outputs' names.
 
     Both have the shape (n, outputs).
@@ -158,10 +167,11 @@ def _numbers(part_labels: Labels, task: str) -> tuple[dict[str, np.ndarray], lis
         if labels.dtype.kind not in "uifb" or labels.ndim > 2:
             received = f"{labels.dtype} labels of shape {labels.shape}"
             raise unexpected(place, received, "numbers of shape (n,) or (n, outputs)")
-        is_valid, expected = np.abs(labels) <= kinds.LARGEST, f"a number up to {kinds.LARGEST:.2g}"
+        is_valid = np.abs(labels) <= kind_checks.MAX_NUMBER
+        expected = f"a number up to {kind_checks.MAX_NUMBER:.2g}"
         if task == tasks.MULTI_LABEL:
             is_valid, expected = np.isin(labels, (0, 1)), "0 or 1"
-        kinds.check(place, labels, is_valid, expected)
+        kind_checks.check_values(place, labels, is_valid, expected)
         dtype = np.int32 if task == tasks.MULTI_LABEL else np.float64
         numbers[part] = labels.reshape(len(labels), -1).astype(dtype)
         if numbers[part].shape[1:] != (shape := numbers["train"].shape[1:]):
@@ -172,16 +182,16 @@ def _numbers(part_labels: Labels, task: str) -> tuple[dict[str, np.ndarray], lis
     return numbers, [str(output) for output in range(numbers["train"].shape[1])]
 
 
-def stored(labels: np.ndarray, record: dict[str, Any]) -> np.ndarray:
-    """Return labels to train on: the numbers of a regression standardised, float32."""
+def training_labels(labels: np.ndarray, record: dict[str, Any]) -> np.ndarray:
+    """Return the labels to train on. The targets of a regression are standardised, float32."""
     if "target_means" not in record:
         return labels
     centred = labels - np.array(record["target_means"])
     return (centred / np.array(record["target_deviations"])).astype(np.float32)
 
 
-def record(raw: Raw, parts: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Return the entries of a record about its task; {} for a classification.
+def task_record(raw: Raw, parts: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Return the entries of a data set's record about its task; {} for a classification.
 
     A regression has the mean and the standard deviation of each target in the training part.
     """

@@ -1,4 +1,4 @@
-"""Shape, classes and task of the examples of a data set, before they are prepared."""
+"""Shape, classes and task of a data set, which a model needs, before the data are prepared."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchscope.datasets import photographs
-from batchscope.datasets.preparation import divided, system_error
+from batchscope.datasets.preparation import divide, system_error
 from batchscope.datasets.raw import Request
 from batchscope.datasets.source import DataSource
 from batchscope.store import paths
@@ -18,8 +18,8 @@ class ImageScaling(NamedTuple):
     """Factor of the images before they enter a model."""
 
     factor: float
-    explicit: bool  # whether their definition has it
-    key: str  # its place in the study, such as `datasets.mine.scale`; empty if the source has none
+    explicit: bool  # whether the definition of the images states the factor
+    key: str  # key of the study, such as `datasets.mine.scale`; empty if the source has none
 
     @classmethod
     def from_definition(cls, name: str, definition: dict[str, Any], usual: float) -> ImageScaling:
@@ -39,11 +39,11 @@ class ModelInput(NamedTuple):
     scaling: ImageScaling | None = None  # None unless the examples are images
 
 
-def sized(name: str, definition: dict[str, Any]) -> tuple[ModelInput, int | None]:
+def input_and_size(name: str, definition: dict[str, Any]) -> tuple[ModelInput, int | None]:
     """Return the input of a model and the number of training examples, without downloads.
 
-    Photographs are not decoded: the number counts unreadable ones too. It is None if only a
-    download can tell.
+    Photographs are not decoded, so the number includes unreadable ones. It is None if a download
+    decides it.
 
     Raises:
         UserError: If the user's files cannot be prepared; it lists all problems.
@@ -53,15 +53,15 @@ def sized(name: str, definition: dict[str, Any]) -> tuple[ModelInput, int | None
     usual_scale = source.usual_scale
     try:
         if listing := source.listing(request):
-            photographs.check(request, listing)
+            photographs.check_listing(request, listing)
             model_input = ModelInput(source.shape(), len(listing.names))
             count = _training_photos(source, listing)
         elif examples := source.examples():
             kind, task = source.kind_of_examples(), source.task_of_labels()
             model_input, count = ModelInput(*examples, kind, task=task), source.training_size()
         else:
-            _, raw, parts, _, record = divided(request)
-            usual_scale = source.scale_of(raw)
+            _, raw, parts, _, record = divide(request)
+            usual_scale = source.default_scale(raw)
             model_input = ModelInput(
                 tuple(record["input_shape"]), record["classes"], raw.kind, task=raw.task
             )

@@ -1,4 +1,4 @@
-"""Image files of several sources: read and decode them with Pillow.
+"""Read image files with Pillow: a `Listing` of files in, arrays of pixels and labels out.
 
 Photographs are decoded in memory; archives are not unpacked to disk. They are turned upright by
 their EXIF orientation, converted to RGB or grey, and stretched to a square with Pillow's bilinear
@@ -22,17 +22,17 @@ import numpy as np
 from batchscope.core import display, errors
 from batchscope.core.errors import UserError
 from batchscope.datasets import splits
-from batchscope.datasets.raw import Pair, Raw, Request, on_disk
+from batchscope.datasets.raw import Pair, Raw, Request, array_on_disk
 from batchscope.store.paths import SPLITS
 
 
 class Photo(NamedTuple):
-    """An image file that is not read yet."""
+    """An image file before it is read."""
 
     part: str  # one of `SPLITS`; `train` before the parts are drawn
-    group: str  # name of its class and part in messages
-    label: int  # number of its class
-    name: str  # name in messages
+    group: str  # name of the image's class and part, for messages
+    label: int  # number of the class
+    name: str  # name of the file, for messages
     open: Callable[[], IO[bytes]]
 
 
@@ -41,18 +41,18 @@ class Listing:
     """The images of a data set, before any image is read."""
 
     names: list[str]  # names of the classes
-    groups: list[str] = field(default_factory=list)  # classes and parts that need an image
-    photos: list[Photo] = field(default_factory=list)  # by part; within a class in the order of use
-    files: list[Path] = field(default_factory=list)  # files with the list or the images
-    skipped: list[dict[str, str]] = field(default_factory=list)  # `file` and `reason`
+    groups: list[str] = field(default_factory=list)  # groups that need at least one image
+    photos: list[Photo] = field(default_factory=list)  # sorted by part, then in the order of use
+    files: list[Path] = field(default_factory=list)  # files of the user, for the record
+    skipped: list[dict[str, str]] = field(default_factory=list)  # `file` and `reason` of each
 
 
 def read(request: Request, listing: Listing) -> Raw:
     """Return the first readable images of each class in one array on disk."""
     size, channels = request.definition["image_size"], request.definition.get("channels", 3)
     kept: list[Photo] = []
-    images = on_disk(
-        request, _pixels(request, listing, kept, size, channels), (size, size, channels)
+    images = array_on_disk(
+        request, _decode_photos(request, listing, kept, size, channels), (size, size, channels)
     )
     pairs: dict[str, Pair] = {}
     for part in SPLITS:
@@ -64,11 +64,11 @@ def read(request: Request, listing: Listing) -> Raw:
     return Raw(*train, names, listing.files, fixed_parts=pairs, skipped=listing.skipped)
 
 
-def _pixels(
+def _decode_photos(
     request: Request, listing: Listing, kept: list[Photo], size: int, channels: int
 ) -> Iterator[np.ndarray]:
     """Yield the first readable images of each class, and append their photos to `kept`."""
-    check(request, listing)
+    check_listing(request, listing)
     limit, counts = request.definition.get("per_class"), Counter()
     for photo in listing.photos:
         if photo.part == "train" and counts[photo.group] == limit:
@@ -78,7 +78,7 @@ def _pixels(
                 image = decode(file, size, channels)
         except MemoryError:
             raise
-        except Exception as error:  # Pillow's readers raise nearly anything
+        except Exception as error:  # Pillow's readers raise many types of errors.
             if isinstance(error, OSError) and not errors.is_content_error(error):
                 text = f"{request.place}: {photo.name}: cannot be read ({error.strerror})."
                 raise UserError(text) from None
@@ -91,8 +91,8 @@ def _pixels(
     _check_counts(request, listing, kept)
 
 
-def check(request: Request, listing: Listing) -> None:
-    """Check the counts of the images and their split, by names alone.
+def check_listing(request: Request, listing: Listing) -> None:
+    """Check the counts of the images and their split before any image is read.
 
     Raises:
         UserError: If the images cannot be prepared.
@@ -101,23 +101,23 @@ def check(request: Request, listing: Listing) -> None:
     drawn = [part for part in SPLITS[1:] if part not in {photo.part for photo in listing.photos}]
     counts = Counter(photo.group for photo in listing.photos if photo.part == "train")
     groups = [np.arange(count) for count in counts.values()]
-    splits.assign(request.place, groups, request.split, drawn)
+    splits.draw_parts(request.place, groups, request.split, drawn)
 
 
 def _check_counts(request: Request, listing: Listing, photos: list[Photo]) -> None:
-    """Raise a `ConfigError` that lists the classes with too few images, and the skipped files."""
+    """Raise a `ConfigError` with the groups that have too few images, and the skipped files."""
     counts, limit = Counter(photo.group for photo in photos), request.definition.get("per_class")
     limited = {photo.group for photo in listing.photos if photo.part == "train"} if limit else ()
     lacking: dict[str, list[str]] = defaultdict(list)
     for group in listing.groups:
-        least = limit if group in limited else 1
-        if counts[group] < least:
-            text = f"received {counts[group]} readable images; {least} or more are expected."
+        min_count = limit if group in limited else 1
+        if counts[group] < min_count:
+            text = f"received {counts[group]} readable images; {min_count} or more are expected."
             lacking[text].append(group)
-    problems = [f"{display.some(groups)}: {text}" for text, groups in lacking.items()]
+    problems = [f"{display.short_list(groups)}: {text}" for text, groups in lacking.items()]
     if problems and listing.skipped:
         files = [f"{entry['file']} ({entry['reason']})" for entry in listing.skipped]
-        problems.append(f"skipped files: {display.some(files)}.")
+        problems.append(f"skipped files: {display.short_list(files)}.")
     errors.raise_problems([f"{request.place}: {problem}" for problem in problems], request.place)
 
 
@@ -126,9 +126,9 @@ def decode(file: IO[bytes], size: int, channels: int = 3) -> np.ndarray:
     from PIL import Image, ImageOps
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # damaged tags in files that read well
+        warnings.simplefilter("ignore")  # Readable files can have damaged tags.
         with Image.open(file) as image:
-            if image.mode[0] in "IF":  # Pillow would cut such pixels at 255
+            if image.mode[0] in "IF":  # Pillow would cut such pixels at 255.
                 raise ValueError(f"more than 8 bits per channel, mode {image.mode}")
             plain = ImageOps.exif_transpose(image).convert("RGB" if channels == 3 else "L")
     square = plain.resize((size, size), Image.Resampling.BILINEAR)

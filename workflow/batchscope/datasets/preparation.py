@@ -1,4 +1,4 @@
-"""Preparation of a data set: read it, split it, write its folder below `results/data`."""
+"""Prepare a data set: read it, divide it into parts, and write its folder below `results/data`."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,10 +16,11 @@ from batchscope.store import paths, records
 from batchscope.store.paths import ARRAYS, RECORD
 from batchscope.study import dataset_definitions, example_kinds, names, tasks
 
-SKIPPED_LISTED = 100  # largest number of skipped files in a record; all are counted
-_ROWS = 1024  # images that are copied at once
+SKIPPED_LISTED = 100  # largest number of skipped files that a record lists
+_BLOCK_ROWS = 1024  # number of images that are copied at once
 
-Parts = dict[str, tuple[np.ndarray, np.ndarray]]  # array that contains the part, and its rows
+# Map of a part to the array that contains its examples, and the rows of the part in this array.
+Parts = dict[str, tuple[np.ndarray, np.ndarray]]
 
 
 def prepare(token: str, definition: dict[str, Any], results: Path | str) -> list[str]:
@@ -33,11 +34,11 @@ def prepare(token: str, definition: dict[str, Any], results: Path | str) -> list
     try:
         with disk.atomic_folder(folder) as scratch:
             request = Request(place, definition, scratch, Path(results) / "downloads")
-            record = {"dataset": token, "definition": definition, **_write(request)}
+            record = {"dataset": token, "definition": definition, **_write_arrays(request)}
             sha256 = record["sha256"] = {file: disk.file_sha256(scratch / file) for file in ARRAYS}
             before = [file for file in ARRAYS if (folder / file).exists()]
             has_changed = any(disk.file_sha256(folder / file) != sha256[file] for file in before)
-            verification.note(scratch, sha256)
+            verification.note_verified(scratch, sha256)
             disk.write_json(scratch / RECORD, record)
     except OSError as error:
         raise system_error(place, error) from error
@@ -56,17 +57,17 @@ def system_error(place: str, error: OSError) -> UserError:
     return UserError(f"{place}: {error.strerror or error}{file}.")
 
 
-class Divided(NamedTuple):
+class DividedData(NamedTuple):
     """A data set in memory, divided into parts."""
 
     source: DataSource
     raw: Raw
     parts: Parts
-    labels: dict[str, np.ndarray]  # labels of the rows, as in `Raw`
-    record: dict[str, Any]  # entries of its record
+    labels: dict[str, np.ndarray]  # labels of each part, as in `Raw`
+    record: dict[str, Any]  # entries of the record
 
 
-def divided(request: Request) -> Divided:
+def divide(request: Request) -> DividedData:
     """Read a data set and divide it.
 
     Raises:
@@ -75,12 +76,12 @@ def divided(request: Request) -> Divided:
     source = dataset_definitions.read(request.definition)
     raw = source.read(request)
     groups, class_counts = [np.arange(len(raw.labels))], {}
-    # Tokens have a class per position.
+    # Tokens have a class per position, so that an example has no single class.
     has_classes = raw.task == tasks.CLASSIFICATION and raw.kind != example_kinds.TOKENS
     if raw.stratified and has_classes:
         groups = [np.flatnonzero(raw.labels == label) for label in range(len(raw.class_names))]
     drawn = [part for part in paths.SPLITS[1:] if part not in raw.fixed_parts]
-    assigned = splits.assign(request.place, groups, request.split, drawn)
+    assigned = splits.draw_parts(request.place, groups, request.split, drawn)
     parts = {part: (raw.images, rows) for part, rows in assigned.items()}
     labels = {part: raw.labels[rows] for part, rows in assigned.items()}
     for part, (images, part_labels) in raw.fixed_parts.items():
@@ -94,7 +95,7 @@ def divided(request: Request) -> Divided:
             raise unexpected(request.place, f"no example of {name} to train on", "at least one")
     features_record = {}
     if raw.kind == example_kinds.ROWS:
-        parts, features_record = _features(request.place, parts)
+        parts, features_record = _standardise_features(request.place, parts)
     record = {
         "classes": len(raw.class_names),
         "class_names": raw.class_names,
@@ -102,19 +103,19 @@ def divided(request: Request) -> Divided:
         **({} if raw.kind == example_kinds.IMAGES else {"kind": raw.kind}),
         **features_record,
         **({} if raw.dropped is None else {"dropped": raw.dropped}),
-        **task_labels.record(raw, labels),
+        **task_labels.task_record(raw, labels),
         "counts": {part: len(labels[part]) for part in paths.SPLITS},
         "class_counts": class_counts,
     }
-    return Divided(source, raw, parts, labels, record)
+    return DividedData(source, raw, parts, labels, record)
 
 
-def _features(place: str, parts: Parts) -> tuple[Parts, dict[str, Any]]:
-    """Return the features of rows by part, and their entries of the record."""
+def _standardise_features(place: str, parts: Parts) -> tuple[Parts, dict[str, Any]]:
+    """Return the features of rows by part, and their entries in the record."""
     import pandas
 
     frames = {part: pandas.DataFrame(rows).iloc[chosen] for part, (rows, chosen) in parts.items()}
-    # Fitted on the training part, because training must not use the others.
+    # The features are fitted on the training part, because training must not use other parts.
     features = Features(place, frames["train"])
     arrays = {part: features.transform(frame) for part, frame in frames.items()}
     return {
@@ -122,18 +123,19 @@ def _features(place: str, parts: Parts) -> tuple[Parts, dict[str, Any]]:
     }, features.record()
 
 
-def _write(request: Request) -> dict[str, Any]:
-    source, raw, parts, labels, record = divided(request)
+def _write_arrays(request: Request) -> dict[str, Any]:
+    source, raw, parts, labels, record = divide(request)
     total = 0
     for part in paths.SPLITS:
-        np.save(request.scratch / f"{part}_labels.npy", task_labels.stored(labels[part], record))
+        part_labels = task_labels.training_labels(labels[part], record)
+        np.save(request.scratch / f"{part}_labels.npy", part_labels)
         total += _write_images(request.scratch / f"{part}_images.npy", *parts[part])
     skipped = [
         {key: display.printable(text) for key, text in entry.items()}
         for entry in raw.skipped[:SKIPPED_LISTED]
     ]
     return {
-        "scale": float(request.definition.get("scale") or source.scale_of(raw)),
+        "scale": float(request.definition.get("scale") or source.default_scale(raw)),
         **record,
         "source": request.definition.get("path") or raw.origin,
         "source_sha256": {
@@ -149,7 +151,7 @@ def _write(request: Request) -> dict[str, Any]:
 def _write_images(path: Path, images: np.ndarray, rows: np.ndarray) -> int:
     """Write rows of images in blocks; return their bytes.
 
-    Plain writes turn a full disk into an error. With a memory map it would be a signal.
+    A full disk is an error of these writes. With a memory map, it would be a signal.
     """
     header = {
         "descr": np.lib.format.dtype_to_descr(images.dtype),
@@ -158,5 +160,5 @@ def _write_images(path: Path, images: np.ndarray, rows: np.ndarray) -> int:
     }
     with open(path, "wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
-        blocks = (rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS))
+        blocks = (rows[start : start + _BLOCK_ROWS] for start in range(0, len(rows), _BLOCK_ROWS))
         return sum(file.write(np.ascontiguousarray(images[block]).data) for block in blocks)

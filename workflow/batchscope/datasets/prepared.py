@@ -1,4 +1,4 @@
-"""Prepared data sets: folders below `results/data`, which are checked when they are loaded."""
+"""Load a prepared data set from its folder below `results/data`, and check its files."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ import numpy as np
 
 from batchscope.core import disk
 from batchscope.datasets import verification
-from batchscope.datasets.model_inputs import ImageScaling, ModelInput, sized
+from batchscope.datasets.model_inputs import ImageScaling, ModelInput, input_and_size
 from batchscope.store import paths, records
 from batchscope.study import example_kinds, names, tasks
 
-_NEEDED = ("scale", "classes", "input_shape", "counts", "sha256")  # keys of a record
+_RECORD_KEYS = ("scale", "classes", "input_shape", "counts", "sha256")  # keys of a record
 
 
 @dataclass(frozen=True)
-class Learned:
-    """Task of the examples and the deviations of its targets."""
+class TaskInfo:
+    """The task of a data set, and the scale of its targets."""
 
     task: str = tasks.CLASSIFICATION  # one of `tasks.TASKS`
-    deviations: tuple[float, ...] = ()  # divisors of a regression's targets
+    deviations: tuple[float, ...] = ()  # standard deviations of a regression's targets
 
 
 @dataclass(frozen=True, eq=False)
 class Examples:
     """Examples to train on or to evaluate: arrays in memory or on disk, or tensors."""
 
-    images: Any  # shape (n, *input_shape), any dtype; tokens are int32
+    images: Any  # examples of any kind, shape (n, *input_shape); tokens are int32
     labels: Any  # as in `Dataset.labels`
     scale: float  # factor of the images before they enter a network
-    learned: Learned = Learned()
+    task_info: TaskInfo = TaskInfo()
 
     def rows(self, chosen: np.ndarray) -> Examples:
         return replace(self, images=self.images[chosen], labels=self.labels[chosen])
@@ -40,7 +40,7 @@ class Examples:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A prepared data set; its methods map the arrays from disk, read-only."""
+    """A prepared data set. Its methods map the arrays from disk, read-only."""
 
     folder: Path
     record: dict[str, Any]
@@ -63,7 +63,7 @@ class Dataset:
 
     @property
     def model_input(self) -> ModelInput:
-        """Shape, classes and task. The largest token of sequences is missing; see `model_input`."""
+        """Shape, classes and task. `complete_model_input` adds the largest token of sequences."""
         kind = self.record.get("kind", example_kinds.IMAGES)
         model_input = ModelInput(self.input_shape, self.classes, kind, task=self.task)
         definition = self.record.get("definition")
@@ -76,8 +76,8 @@ class Dataset:
 
     def examples(self, split: str) -> Examples:
         deviations = tuple(self.record.get("target_deviations", ()))
-        learned = Learned(self.task, deviations)
-        return Examples(self.images(split), self.labels(split), self.scale, learned)
+        task_info = TaskInfo(self.task, deviations)
+        return Examples(self.images(split), self.labels(split), self.scale, task_info)
 
     def images(self, split: str) -> np.ndarray:
         """Return the examples of a split, shape (n, *input_shape)."""
@@ -86,8 +86,8 @@ class Dataset:
     def labels(self, split: str) -> np.ndarray:
         """Return the labels of a split.
 
-        Classes are int32 of shape (n,), or one per token. Several labels are int32 of shape (n,
-        labels), a regression's numbers float32 of shape (n, targets).
+        Classes are int32 of shape (n,), or one per token. Several labels are int32 of shape
+        (n, labels). The targets of a regression are float32 of shape (n, targets).
         """
         shape = self.input_shape if self.model_input.kind == example_kinds.TOKENS else ()
         if self.task != tasks.CLASSIFICATION:
@@ -96,7 +96,7 @@ class Dataset:
 
     def _array(self, split: str, array: str, shape: tuple[int, ...]) -> np.ndarray:
         path, count = self.folder / f"{split}_{array}.npy", int(self.record["counts"][split])
-        return disk.map_array(path, (count, *shape), delete=self.folder)
+        return disk.map_array(path, (count, *shape), path_to_delete=self.folder)
 
 
 def load(results: Path | str, token: str) -> Dataset:
@@ -106,23 +106,25 @@ def load(results: Path | str, token: str) -> Dataset:
         UserError: If its files do not fit its record.
     """
     folder = paths.dataset_folder(results, token)
-    dataset = Dataset(folder, disk.read_json(folder / "record.json", *_NEEDED))
+    dataset = Dataset(folder, disk.read_json(folder / "record.json", *_RECORD_KEYS))
     for split in paths.SPLITS:
         dataset.examples(split)
-    verification.check(folder, dataset.record["sha256"])
+    verification.check_files(folder, dataset.record["sha256"])
     return dataset
 
 
-def model_input(results: Path | str, token: str, definition: dict[str, Any]) -> ModelInput | None:
-    """Return the shape, classes and task of a data set.
+def complete_model_input(
+    results: Path | str, token: str, definition: dict[str, Any]
+) -> ModelInput | None:
+    """Return the shape, classes and task of a data set, with the largest token of sequences.
 
-    Before the preparation, they come from its definition and its files.
+    If the data set is not prepared, they come from its definition and the user's files.
 
     Raises:
         UserError: If the files of the prepared data set or of the user are invalid.
     """
     if records.data_record(results, token) is None:
-        return sized(names.split_token(token)[0], definition)[0]
+        return input_and_size(names.split_token(token)[0], definition)[0]
     dataset = load(results, token)
     if dataset.model_input.kind != example_kinds.SEQUENCES:
         return dataset.model_input

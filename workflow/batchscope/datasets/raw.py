@@ -1,6 +1,6 @@
-"""Requests to the sources of data, their files, and the arrays that they return.
+"""What a source receives, a `Request`, and returns, `Raw` arrays; and the files that it reads.
 
-Files belong to the user or are downloaded and kept. Both are checked by SHA-256.
+Files belong to the user, or are downloaded and kept. Both are checked by SHA-256.
 """
 
 import contextlib
@@ -16,10 +16,10 @@ import numpy as np
 
 from batchscope.core import disk
 from batchscope.core.errors import UserError, unexpected
-from batchscope.datasets.source import expanded
+from batchscope.datasets.source import expanded_path
 from batchscope.study import example_kinds, tasks
 
-_TIMEOUT = 60.0  # seconds without data
+_TIMEOUT = 60.0  # longest time without data, in seconds
 
 Pair = tuple[np.ndarray, np.ndarray]  # examples and their labels
 
@@ -28,7 +28,7 @@ Pair = tuple[np.ndarray, np.ndarray]  # examples and their labels
 class Request:
     """A data set to be read."""
 
-    place: str  # place in the study for errors, such as `datasets.digits`
+    place: str  # place of the definition for errors, such as `datasets.digits`
     definition: dict[str, Any]  # with all defaults
     scratch: Path  # folder for temporary files
     downloads: Path
@@ -39,44 +39,46 @@ class Request:
 
     def path(self) -> Path | None:
         text = self.definition.get("path")
-        return expanded(text) if text else None
+        return expanded_path(text) if text else None
 
 
 @dataclass(frozen=True)
 class Raw:
     """A data set from its source, before the split.
 
-    Images have the shape (n, height, width, channels), uint8 or float32; tokens (n, length), int32.
-    Rows of numbers are float64, (n, features), or the data frame of a table, not yet standardised.
-    Class names of anything but tokens are printable. Classes are int32 of shape
-    (n,), or (n, length) for tokens. The numbers of a regression are float64 of shape (n, targets),
+    Examples are called `images` for all kinds. Images are uint8 or float32 of shape (n, height,
+    width, channels), tokens int32 of shape (n, length). Rows of numbers are float64 of shape
+    (n, features), or the data frame of a table, not yet standardised. Classes are int32 of shape
+    (n,), or (n, length) for tokens. The targets of a regression are float64 of shape (n, targets),
     not yet standardised. Several labels are 0 or 1, int32 of shape (n, labels).
     """
 
-    images: np.ndarray  # in memory or mapped
+    images: np.ndarray  # in memory or mapped from disk
     labels: np.ndarray
-    class_names: list[str]  # names of the targets for a regression
+    class_names: list[str]  # printable except for tokens; names of the targets for a regression
     files: list[Path]  # files that were read; the record has their SHA-256
     origin: str = ""  # origin of the files in words, if the definition has no path
-    fixed_parts: dict[str, Pair] = field(default_factory=dict)  # parts that the files have already
+    fixed_parts: dict[str, Pair] = field(default_factory=dict)  # parts that the files define
     stratified: bool = True  # whether the split is drawn class by class
     skipped: list[dict[str, str]] = field(default_factory=list)  # `file` and `reason`
     kind: str = example_kinds.IMAGES  # one of `example_kinds.KINDS`
     task: str = tasks.CLASSIFICATION  # one of `tasks.TASKS`
-    dropped: int | None = None  # rows of a table that lack a cell
+    dropped: int | None = None  # number of dropped rows of a table
 
 
 @contextlib.contextmanager
-def reading(place: str, expected: str, *errors: type[Exception]) -> Iterator[None]:
+def reading_file(place: str, expected: str, *errors: type[Exception]) -> Iterator[None]:
     """Turn errors of reading a user's file into a `UserError` with the expected contents."""
     try:
         yield
     except errors as error:
-        why = " ".join(str(error).split())[:300] or type(error).__name__
-        raise UserError(f"{place}: cannot be read ({why}); {expected} is expected.") from None
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise UserError(f"{place}: cannot be read ({reason}); {expected} is expected.") from None
 
 
-def on_disk(request: Request, images: Iterable[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
+def array_on_disk(
+    request: Request, images: Iterable[np.ndarray], shape: tuple[int, ...]
+) -> np.ndarray:
     """Return images of bytes as one array in a temporary file, which is deleted with the array."""
     with tempfile.TemporaryFile(dir=request.scratch) as pool:
         for image in images:
@@ -86,7 +88,7 @@ def on_disk(request: Request, images: Iterable[np.ndarray], shape: tuple[int, ..
 
 
 def local_file(request: Request) -> Path | None:
-    """Return the user's file or folder, or None.
+    """Return the path of the definition's file or folder; None if it has no path.
 
     Raises:
         UserError: If its SHA-256 differs from the definition.
@@ -95,12 +97,12 @@ def local_file(request: Request) -> Path | None:
     if path is not None and sha256:
         if path.is_dir():
             raise unexpected(f"{request.place}.path", f"the folder {path} with a sha256", "a file")
-        _check(f"{request.place}.path: {path}", path, sha256)
+        _check_sha256(f"{request.place}.path: {path}", path, sha256)
     return path
 
 
 def local_or_downloaded(request: Request, url: str, sha256: str) -> Path:
-    """Return the user's file or folder, else a download of the public file, which is kept."""
+    """Return the path of the definition, else of the public file after its download."""
     import http.client
     import urllib.request
 
@@ -108,7 +110,7 @@ def local_or_downloaded(request: Request, url: str, sha256: str) -> Path:
         return path
     place, target = request.place, request.downloads / url.rpartition("/")[2]
     if target.is_file():
-        _check(f"{place}: {target}", target, sha256, " Delete it to download it again.")
+        _check_sha256(f"{place}: {target}", target, sha256, " Delete it to download it again.")
         return target
     hint = f"download it yourself and name the file as {place}.path."
     try:
@@ -118,12 +120,12 @@ def local_or_downloaded(request: Request, url: str, sha256: str) -> Path:
                 open(temporary, "wb") as file,
             ):
                 shutil.copyfileobj(response, file, 1 << 20)
-            _check(f"{place}: {url}", temporary, sha256, f" Try again, or {hint}")
+            _check_sha256(f"{place}: {url}", temporary, sha256, f" Try again, or {hint}")
     except (OSError, http.client.HTTPException) as error:
         raise UserError(f"{place}: {url} cannot be downloaded ({error!r:.200}); {hint}") from None
     return target
 
 
-def _check(place: str, path: Path, sha256: str, hint: str = "") -> None:
+def _check_sha256(place: str, path: Path, sha256: str, hint: str = "") -> None:
     if (received := disk.file_sha256(path)) != sha256.lower():
         raise UserError(f"{place}: received SHA-256 {received}; {sha256} is expected.{hint}")

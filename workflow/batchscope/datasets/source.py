@@ -1,4 +1,4 @@
-"""Base class of the definitions of data sets, and the types of their common fields."""
+"""Base class of the definitions and readers in `sources`, and the types of their common fields."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import AfterValidator, Field
 
-from batchscope.core.problems import Place, Problem, missing, received, unmet
+from batchscope.core.problems import Place, Problem, missing_key, received, why_unmet
 from batchscope.study import names, setting, tasks
 from batchscope.study.example_kinds import IMAGES
 from batchscope.study.model import Integer, Model, Positive, Sha256
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from batchscope.datasets.raw import Raw, Request
 
 
-def exact(value: float) -> int | float:
+def integer_if_whole(value: float) -> int | float:
     return int(value) if value == int(value) else value
 
 
@@ -40,7 +40,7 @@ FileSha256 = Annotated[
     Field(description="SHA-256 of the local file. It identifies the contents: the file may move."),
 ]
 Scale = Annotated[
-    Annotated[Positive, AfterValidator(exact)] | None,
+    Annotated[Positive, AfterValidator(integer_if_whole)] | None,
     Field(
         exclude_if=is_none,
         description="Factor that the stored numbers of images are multiplied by. Default: 1/255 "
@@ -61,9 +61,9 @@ class DataSource(Model):
         fixed_kind: Kind of the examples, one of `KINDS`; None if the file decides.
         fixed_shape: Shape of an example; None if the file decides.
         fixed_task: Task, one of `tasks.TASKS`; None if the labels decide.
-        members: Largest number of examples of each class; empty if the file decides.
-        path_is: Test of the path, and the expected value for messages.
-        overlapping: Whether the parts overlap, so that a loss on them is meaningless.
+        members: Number of examples of each class in the whole source; empty if the file decides.
+        path_check: Test that the path must pass, and the expected kind of path for messages.
+        has_overlapping_parts: Whether the parts overlap, so that a loss on them is meaningless.
         usual_scale: Factor of images of bytes if the definition has no `scale`.
     """
 
@@ -72,24 +72,23 @@ class DataSource(Model):
     fixed_shape: ClassVar[tuple[int, ...] | None] = None
     fixed_task: ClassVar[str | None] = tasks.CLASSIFICATION
     members: ClassVar[tuple[int, ...]] = ()
-    path_is: ClassVar[tuple[Callable[[Path], bool], str]] = (Path.is_file, "an existing file")
-    overlapping: ClassVar[bool] = False
+    path_check: ClassVar[tuple[Callable[[Path], bool], str]] = (Path.is_file, "an existing file")
+    has_overlapping_parts: ClassVar[bool] = False
     usual_scale: ClassVar[float] = 1 / 255
 
     def read(self, request: Request) -> Raw:
         """Read the examples.
 
         Raises:
-            UserError: If its files are not as expected.
+            UserError: If the files of the source are invalid.
         """
         raise NotImplementedError
 
     def listing(self, request: Request) -> Listing | None:
-        """Return the image files by names alone; None if the source is not a list of files."""
+        """Return the image files without reading them; None if the source has no list of files."""
         return None
 
-    def scale_of(self, raw: Raw) -> float:
-        """Return the factor of the examples if the definition has no `scale`."""
+    def default_scale(self, raw: Raw) -> float:
         are_bytes = raw.kind == IMAGES and raw.images.dtype == np.uint8
         return self.usual_scale if are_bytes else 1.0
 
@@ -99,8 +98,8 @@ class DataSource(Model):
     def token(self, name: str) -> str:
         """Return the id of the data set: its name and the digest of its definition.
 
-        A SHA-256 identifies the contents: the digest then leaves the path out. It also leaves out
-        every key that is None, so that a source can gain keys.
+        If a SHA-256 identifies the contents, the digest omits the path. It also omits keys that are
+        None, so that a new key of a source does not change existing ids.
         """
         keys = {key: value for key, value in self.resolved().items() if value is not None}
         if "sha256" in keys:
@@ -114,7 +113,7 @@ class DataSource(Model):
         return getattr(self, "task", None) or self.fixed_task
 
     def shape(self) -> tuple[int, ...] | None:
-        """Return the shape of an example; None if only the files know."""
+        """Return the shape of an example; None if it depends on the files."""
         if side := getattr(self, "image_size", None):
             return side, side, getattr(self, "channels", 3)
         return None if getattr(self, "path", None) else self.fixed_shape
@@ -126,29 +125,29 @@ class DataSource(Model):
         return (shape, outputs) if shape and outputs else None
 
     def class_members(self) -> tuple[int, ...]:
-        """Return the members of each class before the split; empty if only the files know."""
+        """Return the used examples of each class before the split; empty if the files decide."""
         path, per_class = getattr(self, "path", None), getattr(self, "per_class", None)
         if not per_class:
             return () if path else self.members
-        return tuple(per_class if path else min(per_class, most) for most in self.members)
+        return tuple(per_class if path else min(per_class, count) for count in self.members)
 
     def training_size(self) -> int | None:
-        """Return the number of training examples; None if only the files know.
+        """Return the number of training examples; None if it depends on the files.
 
-        All photographs of an archive count, readable or not.
+        It includes the unreadable photographs of an archive.
         """
         members = self.class_members()
         return self.split.training_size(members) if members else None
 
     def problems(self, place: Place) -> Iterator[Problem]:
-        """Yield the problems of a definition with valid values, such as a missing file."""
+        """Yield the problems of a definition that its types do not show, such as a missing file."""
         path, per_class = getattr(self, "path", None), getattr(self, "per_class", None)
         if path is not None:
-            is_expected, expected = self.path_is
-            if (why := unmet(expanded(path), is_expected)) is not None:
+            is_expected, expected = self.path_check
+            if (why := why_unmet(expanded_path(path), is_expected)) is not None:
                 yield received((*place, "path"), path, expected, why=why)
         elif getattr(self, "sha256", None) is not None:
-            yield missing((*place, "path"), "the local file that the sha256 belongs to")
+            yield missing_key((*place, "path"), "the local file that the sha256 belongs to")
         if path is None and per_class and self.members and per_class > min(self.members):
             expected = f"at most {min(self.members)}, the members of the smallest class,"
             yield received((*place, "per_class"), per_class, expected)
@@ -158,6 +157,6 @@ class DataSource(Model):
             yield from self.split.problems((*place, "split"), members, has_classes)
 
 
-def expanded(path: str) -> Path:
-    """Return a path with the user's home for `~`. The digest has the path as written."""
-    return Path(os.path.expanduser(path))  # unlike Path's own, no error for an unknown user
+def expanded_path(path: str) -> Path:
+    """Return a path with the user's home for `~`. Digests use the unexpanded path."""
+    return Path(os.path.expanduser(path))  # `Path.expanduser` would raise for an unknown user.

@@ -1,10 +1,12 @@
-"""Split of a data set into train, validation and test: definition and drawing.
+"""Split a data set into train, validation and test: the definition of a split and its drawing.
 
 The members of each class are shuffled by the split's seed, then dealt to train, validation and test
 in this order. Counts are per class. Fractions apply to each class and are rounded down for
 validation and test (and for train if the three sum to less than 1). Without classes, as in a
 regression, all examples are dealt at once, and counts are total numbers. Every part is shuffled at
 the end, so that it is not sorted by class.
+
+`Shares.problems` checks a definition before files are read, `drawn_counts` checks the real counts.
 """
 
 from __future__ import annotations
@@ -18,26 +20,26 @@ from pydantic import AfterValidator, Field
 
 from batchscope.core.errors import unexpected
 from batchscope.core.problems import Place, Problem, received
-from batchscope.datasets.source import exact, is_none
+from batchscope.datasets.source import integer_if_whole, is_none
 from batchscope.store.paths import SPLITS
 from batchscope.study.model import Model, Positive, Seed
 
-# Name of a folder, column or array, in lower case -> its part.
-PART_OF = {
+# Map of the name of a folder, column or array, in lower case, to its part.
+PART_OF_NAME = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("validation", "val", "valid", "dev"), "validation"),
     **dict.fromkeys(("test", "testing"), "test"),
 }
 
-_ORDER = 10**6  # index of the seed of the final order of train; above the index of any class
+_FINAL_ORDER_SEED = 10**6  # seed of the final order of train, above the index of any class
 
 # A fraction below 1, or a count per class.
-Part = Annotated[Positive, AfterValidator(exact)]
-OptionalPart = Annotated[Part | None, Field(exclude_if=is_none)]
+PartShare = Annotated[Positive, AfterValidator(integer_if_whole)]
+OptionalPartShare = Annotated[PartShare | None, Field(exclude_if=is_none)]
 
 
 def split_counts(shares: Mapping[str, float], members: int) -> tuple[int, int, int]:
-    """Return how many members of a class go to train, validation and test."""
+    """Return the numbers of members of a class in train, validation and test."""
     train, validation, test = (shares[part] for part in SPLITS)
     if train >= 1:
         return train, validation, test
@@ -85,33 +87,34 @@ class Split(Shares):
 
     Without classes, as in a regression, counts are examples in all.
 
-    The data that stop a training or select weights are never those that are reported: all three
-    are needed.
+    All three parts are needed, because data that select weights must not give the reported results.
     """
 
-    train: Part
-    validation: Part
-    test: Part
+    train: PartShare
+    validation: PartShare
+    test: PartShare
     seed: Seed = 0
 
 
 FIFTHS = Split(train=0.6, validation=0.2, test=0.2)
 
 
-class NpzSplit(Shares):
+class PartialSplit(Shares):
     """Shares of the training part that become the parts that a file or folder does not have."""
 
-    train: OptionalPart = None
-    validation: OptionalPart = None
-    test: OptionalPart = None
+    train: OptionalPartShare = None
+    validation: OptionalPartShare = None
+    test: OptionalPartShare = None
     seed: Seed = 0
 
 
-def sizes(place: str, members: int, split: dict[str, Any], drawn: Collection[str]) -> list[int]:
-    """Return the numbers of a group's members that go to train, validation and test.
+def drawn_counts(
+    place: str, members: int, split: dict[str, Any], drawn: Collection[str]
+) -> list[int]:
+    """Return the numbers of a group's members that are drawn for train, validation and test.
 
-    A part that the source fixes is not drawn and gets 0; its fraction goes to train. If the split
-    has no number for train, train gets all remaining members.
+    A part that the source contains is not drawn: its number is 0, and its fraction goes to train.
+    If the split has no share of train, train gets all remaining members.
     """
     if not drawn:
         return [members, 0, 0]
@@ -131,10 +134,10 @@ def sizes(place: str, members: int, split: dict[str, Any], drawn: Collection[str
     return counts
 
 
-def assign(
+def draw_parts(
     place: str, groups: list[np.ndarray], split: dict[str, Any], drawn: Collection[str]
 ) -> dict[str, np.ndarray]:
-    """Return the row numbers of train and of each drawn part, in their final order.
+    """Draw the row numbers of train and of each drawn part, in their final order.
 
     Args:
         groups: Row numbers of each class, or of all examples.
@@ -143,18 +146,17 @@ def assign(
     parts: dict[str, list[np.ndarray]] = {part: [] for part in SPLITS}
     for index, group in enumerate(groups):
         rows = np.random.default_rng([split.get("seed", 0), index]).permutation(group)
-        ends = np.cumsum(sizes(place, len(group), split, drawn))
+        ends = np.cumsum(drawn_counts(place, len(group), split, drawn))
         for part, dealt in zip(SPLITS, np.split(rows, ends), strict=False):
             parts[part].append(dealt)
     result = {}
     for part in ("train", *drawn):
-        result[part] = shuffler(split, part).permutation(np.concatenate(parts[part]))
+        result[part] = order_generator(split, part).permutation(np.concatenate(parts[part]))
         if len(result[part]) == 0:
             received = f"{split.get(part)}, which leaves none of {sum(map(len, groups))} examples"
             raise unexpected(f"{place}.split.{part}", received, "at least one")
     return result
 
 
-def shuffler(split: dict[str, Any], part: str) -> np.random.Generator:
-    """Return the generator of the final order of a part."""
-    return np.random.default_rng([split.get("seed", 0), _ORDER + SPLITS.index(part)])
+def order_generator(split: dict[str, Any], part: str) -> np.random.Generator:
+    return np.random.default_rng([split.get("seed", 0), _FINAL_ORDER_SEED + SPLITS.index(part)])

@@ -1,6 +1,6 @@
-"""External runs: their logs and tables, and the runner of a user's command.
+"""Read logs of trainings that Batchscope did not run, and run a user's command.
 
-One module reads one format and returns a `Log` of texts under the names of the log. `log_table`
-joins the logs under our names, `log_numbers` reads the numbers, and `external_runs` returns the
-runs as the tables of the pipeline have them.
+`log_reading` recognises the format of a file. A module per format returns a `Log` of texts under
+the names in the log. `log_table` joins logs under our names, `log_numbers` reads the numbers, and
+`external_runs` returns runs in the columns of our tables.
 """

@@ -1,4 +1,7 @@
-"""Make a run by a command: start it, measure it from outside, judge its end, write its record."""
+"""Make a run by a user's command: start it, sample its use of the machine, write its record.
+
+The exit status, the output and the log decide the run's status in `_judge`.
+"""
 
 from __future__ import annotations
 
@@ -23,69 +26,69 @@ from batchscope.core import disk, display
 from batchscope.core.errors import UserError
 from batchscope.external import external_runs
 from batchscope.host import (
-    allocation_errors,
     description,
     fork_server,
     locks,
+    memory_errors,
     memory_limits,
     requirements,
     supervisor,
 )
 from batchscope.store import paths, progress, records
 from batchscope.study import commands, tasks
-from batchscope.study.external_columns import AXES
+from batchscope.study.external_columns import COST_COLUMNS
 from batchscope.study.log_keys import CommandLog
 from batchscope.study.versions import VERSIONS
 from batchscope.timing import samples
-from batchscope.timing.processes import Family
+from batchscope.timing.processes import ProcessTree
 from batchscope.timing.samples import Sampler
 
-INTERVAL = 0.5  # seconds between two samples
-_SHOWN = 30  # lines of a failed command's output that are shown
-_READ = 100_000  # last bytes of the output that are searched
-_KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)  # a shell adds 128
-# Variables that set the number of threads of libraries.
-_THREADS = (
+SAMPLE_SECONDS = 0.5  # time between two samples
+_SHOWN_LINES = 30  # largest number of lines that are shown of a failed command's output
+_READ_BYTES = 100_000  # number of last bytes of the output that are searched
+_KILLED_STATUSES = (-signal.SIGKILL, 128 + signal.SIGKILL)  # A shell adds 128.
+# Environment variables that set the number of threads of libraries.
+_THREAD_VARIABLES = (
     *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
     *("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"),
 )
-_UNSUCCESSFUL = ("failed", "killed")  # a status in the log of a command that exited with 0
-_MEASURED = ("foreign_cores", "gpu_memory_peak_mb", "gpu_energy_joules")
+_UNSUCCESSFUL_STATUSES = ("failed", "killed")  # statuses in a log that overrule the exit status 0
+_SUMMARY_COLUMNS = ("foreign_cores", "gpu_memory_peak_mb", "gpu_energy_joules")
 
 
-class Ended(NamedTuple):
+class CommandEnd(NamedTuple):
     """End of a command, and its use of the machine."""
 
-    status: int | None  # -n after signal n; None if the attempt before was killed
-    lines: list[str]  # last lines that it printed
-    stopped: bool = False  # whether the job was asked to stop
+    status: int | None  # exit status; -n after signal n; None if an earlier attempt was killed
+    lines: list[str]  # last lines that the command printed
+    stopped: bool = False  # whether a signal asked the job to stop
     limit_mb: float | None = None  # memory limit at which the kernel killed a process
     seconds: float | None = None
-    used: dict[str, Any] = {}  # for the record
+    usage: dict[str, Any] = {}  # keys of the record about memory and energy
     series: samples.Series | None = None  # samples of CPU, GPU and memory
 
 
-def make(results: Path | str, name: str) -> str:
+def make_run(results: Path | str, name: str) -> str:
     """Make one run and write its record; return its status.
 
     Raises:
         UserError: If the command fails, is stopped, or leaves no readable log.
     """
     folder = paths.run_folder(results, name)
-    run = _planned(folder)
+    run = _planned_run(folder)
     with locks.lock(folder / "run.lock", "make this run"):
         if killed := memory_limits.record_or_retry(folder, None):
-            ended = Ended(None, [], used={"memory_peak_mb": memory_limits.limit_mb()})
+            ended = CommandEnd(None, [], usage={"memory_peak_mb": memory_limits.limit_mb()})
             status, message, rows = records.OUT_OF_MEMORY, killed, pandas.DataFrame()
         else:
-            ended = _run(folder, run)
-            status, message, rows = _judged(folder, run, ended)
+            ended = _run_command(folder, run)
+            status, message, rows = _judge(folder, run, ended)
         _write(folder, run, ended, status, message, rows)
     return status
 
 
-def _planned(folder: Path) -> commands.CommandRun:
-    """Return a planned run; raise `UserError` if one of its inputs has changed since."""
+def _planned_run(folder: Path) -> commands.CommandRun:
+    """Return the planned run; raise a `UserError` if one of its inputs has changed since."""
     run = commands.CommandRun.from_note(
         disk.read_json(folder / paths.COMMAND_NOTE, "command", "factors")
     )
@@ -96,7 +99,7 @@ def _planned(folder: Path) -> commands.CommandRun:
     return run
 
 
-def _run(folder: Path, run: commands.CommandRun) -> Ended:
+def _run_command(folder: Path, run: commands.CommandRun) -> CommandEnd:
     """Run a command to its end, in an empty folder unless it resumes."""
     command, files = run.command, folder.resolve() / paths.COMMAND_FOLDER
     output = folder / paths.COMMAND_OUTPUT
@@ -119,26 +122,28 @@ def _run(folder: Path, run: commands.CommandRun) -> Ended:
                 stderr=out,
                 start_new_session=True,
             )
-        sampler = Sampler(INTERVAL, command.threads, bool(command.gpus), Family(process.pid))
+        sampler = Sampler(
+            SAMPLE_SECONDS, command.threads, bool(command.gpus), ProcessTree(process.pid)
+        )
         with (
             fork_server.forwarded_signals(lambda signum: socket_here.sendall(bytes([signum]))),
             sampler,
         ):
-            answer = _answer(socket_here, folder, output)
+            answer = _wait_for_answer(socket_here, folder, output)
         supervisor.kill_descendants()  # if the supervisor was killed
         process.wait()
     series = sampler.series()
-    summary, seconds = samples.summary(series), answer.get("seconds")
+    summary, seconds = samples.summarise(series), answer.get("seconds")
     peaks = filter(None, (summary["memory_peak_mb"], answer.get("largest_mb")))
-    used = {name: summary[name] for name in _MEASURED}
-    used |= {"memory_peak_mb": max(peaks, default=None), "resumed": resumed}
-    return Ended(
+    usage = {name: summary[name] for name in _SUMMARY_COLUMNS}
+    usage |= {"memory_peak_mb": max(peaks, default=None), "resumed": resumed}
+    return CommandEnd(
         answer.get("status", -signal.SIGKILL),
         _last_lines(output),
         bool(answer.get("signals")),
-        memory_limits.limit_met(before),
+        memory_limits.limit_after_kill(before),
         None if resumed else seconds,
-        {**used, "gpu_device": sampler.gpu_device},
+        {**usage, "gpu_device": sampler.gpu_device},
         series,
     )
 
@@ -146,13 +151,12 @@ def _run(folder: Path, run: commands.CommandRun) -> Ended:
 def utilisation(series: samples.Series, rows: pandas.DataFrame) -> dict[str, float | None]:
     """Return the mean use of CPU and GPU, in percent, while a command trained.
 
-    The log's `seconds` begin when the training does. So the use counts over that many seconds
-    before the command's end: imports and compilation are left out. Without `seconds` in the log
-    it counts over the whole run.
+    The log's `seconds` begin with the training. So the last seconds of the command count, and
+    imports and compilation are left out. Without `seconds` in the log, the whole run counts.
     """
     trained = rows["seconds"].max() if "seconds" in rows else math.nan
     start = series["seconds"][-1] - trained if math.isfinite(trained) else 0.0
-    weights = np.clip(series["seconds"] - start, 0.0, samples.intervals(series))
+    weights = np.clip(series["seconds"] - start, 0.0, samples.sample_seconds(series))
     return {
         name: samples.spread(series[name], weights)["mean"]
         for name in ("process_percent", "gpu_percent")
@@ -170,20 +174,20 @@ def throughput(rows: pandas.DataFrame) -> float | None:
 
 def _environment(command: commands.Command) -> dict[str, str]:
     inherited = {**os.environ}
-    inherited.pop(requirements.REMOTE_GPUS, None)
+    inherited.pop(requirements.REMOTE_GPUS_VARIABLE, None)
     hidden = {} if command.gpus else {"CUDA_VISIBLE_DEVICES": ""}
-    return inherited | dict.fromkeys(_THREADS, str(command.threads)) | hidden
+    return inherited | dict.fromkeys(_THREAD_VARIABLES, str(command.threads)) | hidden
 
 
-def _answer(connection: socket.socket, folder: Path, output: Path) -> dict[str, Any]:
-    """Return the supervisor's answer after the end of the command; {} if it was killed."""
+def _wait_for_answer(connection: socket.socket, folder: Path, output: Path) -> dict[str, Any]:
+    """Report progress until the command ends; return the supervisor's answer, or {}."""
     begun = time.monotonic()
     run_job = (folder.parents[1], "run_command", folder.name)
-    with progress.running(*run_job):
-        while not select.select([connection], [], [], progress.SECONDS)[0]:
-            printed = "".join(_last_lines(output)[-1:])[: allocation_errors.MESSAGE_LENGTH]
+    with progress.listed_as_running(*run_job):
+        while not select.select([connection], [], [], progress.REPORT_SECONDS)[0]:
+            printed = "".join(_last_lines(output)[-1:])[: memory_errors.MESSAGE_LENGTH]
             text = f"{display.duration(time.monotonic() - begun)} so far"
-            progress.say(*run_job, f"{text}: {printed}" if printed else text)
+            progress.note_progress(*run_job, f"{text}: {printed}" if printed else text)
     with contextlib.suppress(OSError, ValueError), connection.makefile() as lines:
         return json.loads(lines.readline())
     return {}
@@ -192,15 +196,15 @@ def _answer(connection: socket.socket, folder: Path, output: Path) -> dict[str, 
 def _last_lines(output: Path) -> list[str]:
     """Return the last lines that a command printed, without control characters."""
     with open(output, "rb") as file:
-        file.seek(max(0, output.stat().st_size - _READ))
+        file.seek(max(0, output.stat().st_size - _READ_BYTES))
         lines = file.read().decode(errors="replace").splitlines()
-    # Progress bars move the cursor back.
+    # Progress bars contain backspaces.
     printed = (display.printable(line.strip("\b").rstrip()) for line in lines)
-    return [line for line in printed if line][-_SHOWN:]
+    return [line for line in printed if line][-_SHOWN_LINES:]
 
 
-def _judged(
-    folder: Path, run: commands.CommandRun, ended: Ended
+def _judge(
+    folder: Path, run: commands.CommandRun, ended: CommandEnd
 ) -> tuple[str, str, pandas.DataFrame]:
     """Return the status of a run, a message for its record, and its evaluations.
 
@@ -209,15 +213,15 @@ def _judged(
     """
     if ended.stopped:
         raise UserError(f"{folder.name}: stopped by a signal.")
-    rows, logged_status = pandas.DataFrame(), ""
+    rows, logged_status = pandas.DataFrame(), ""  # A command that fails may have no readable log.
     try:
-        rows, logged_status = _evaluated(folder, run)
+        rows, logged_status = _read_log(folder, run)
     except UserError:
         if ended.status == 0:
             raise
-    if ended.status and (refusal := allocation_errors.refusal("\n".join(reversed(ended.lines)))):
+    if ended.status and (refusal := memory_errors.text_refusal("\n".join(reversed(ended.lines)))):
         return records.OUT_OF_MEMORY, refusal, rows
-    if ended.status in _KILLED and ended.limit_mb is not None:
+    if ended.status in _KILLED_STATUSES and ended.limit_mb is not None:
         return records.OUT_OF_MEMORY, memory_limits.record_or_retry(folder, ended.limit_mb), rows
     if logged_status in (records.DIVERGED, records.OUT_OF_MEMORY):
         message = (
@@ -227,18 +231,18 @@ def _judged(
     if ended.status:
         print(*ended.lines, sep="\n")
         by_signal = f"by {signal.Signals(-ended.status).name}" if ended.status < 0 else ""
-        last = "".join(ended.lines[-1:])[: allocation_errors.MESSAGE_LENGTH]
+        last = "".join(ended.lines[-1:])[: memory_errors.MESSAGE_LENGTH]
         raise UserError(
             f"{folder.name}: The command ended {by_signal or f'with exit status {ended.status}'}. "
             f"Last line: {last or 'none'} ({folder / paths.COMMAND_OUTPUT})"
         )
-    if logged_status in _UNSUCCESSFUL:
+    if logged_status in _UNSUCCESSFUL_STATUSES:
         raise UserError(f"{folder.name}: The status of the log is {logged_status}.")
     return records.FINISHED, "", rows
 
 
-def _evaluated(folder: Path, run: commands.CommandRun) -> tuple[pandas.DataFrame, str]:
-    """Return a run's evaluations, in order, and the status that its log states.
+def _read_log(folder: Path, run: commands.CommandRun) -> tuple[pandas.DataFrame, str]:
+    """Return a run's evaluations, in order, and the status that the log states.
 
     Raises:
         UserError: If the log cannot be read, or contradicts itself.
@@ -248,13 +252,13 @@ def _evaluated(folder: Path, run: commands.CommandRun) -> tuple[pandas.DataFrame
     metrics = tasks.user_metrics(log.pop("metrics", {}))
     keys = CommandLog.model_validate(log)
     path = keys.file.replace("{run_dir}", files) or str(folder / paths.COMMAND_OUTPUT)
-    return external_runs.from_command(path, size, keys, metrics)
+    return external_runs.read_command_log(path, size, keys, metrics)
 
 
 def _write(
     folder: Path,
     run: commands.CommandRun,
-    ended: Ended,
+    ended: CommandEnd,
     status: str,
     message: str,
     rows: pandas.DataFrame,
@@ -262,7 +266,7 @@ def _write(
     """Write the evaluations of a run, then its record."""
     command = run.command
     alone = ended.seconds if command.alone else None
-    text = _timed(rows, alone).to_csv(index=False, lineterminator="\n")
+    text = _with_seconds(rows, alone).to_csv(index=False, lineterminator="\n")
     disk.write_text(folder / paths.TRAJECTORY, text)
     files = (paths.TRAJECTORY, paths.COMMAND_NOTE, paths.COMMAND_OUTPUT)
     record = {
@@ -278,23 +282,23 @@ def _write(
         "train_seconds": alone,
         "alone": command.alone,
         "examples_per_second": throughput(rows) if alone else None,
-        **ended.used,
+        **ended.usage,
         **(utilisation(ended.series, rows) if ended.series else {}),
         **command.needs,
-        "versions": {},  # whatever the command runs in
+        "versions": {},  # The versions of the command's libraries are unknown.
         "machine": description.describe(),
         "finished_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
     disk.write_json(paths.run_record(folder), record)
-    (folder / memory_limits.NOTE).unlink(missing_ok=True)
+    (folder / memory_limits.KILL_NOTE).unlink(missing_ok=True)
 
 
-def _timed(rows: pandas.DataFrame, seconds: float | None) -> pandas.DataFrame:
-    """Return the evaluations of a run with its seconds so far, without `seconds` if None.
+def _with_seconds(rows: pandas.DataFrame, seconds: float | None) -> pandas.DataFrame:
+    """Return the evaluations of a run with the column `seconds`, or without it if they are None.
 
-    Without seconds in the log, every example is taken to last equally long.
+    If the log has no seconds, all examples are assumed to take the same time.
     """
-    rows = rows.reindex(columns=dict.fromkeys([*AXES[:2], *rows]))
+    rows = rows.reindex(columns=dict.fromkeys([*COST_COLUMNS[:2], *rows]))
     if seconds is None or rows.empty:
         return rows.drop(columns="seconds", errors="ignore")
     if "seconds" in rows:

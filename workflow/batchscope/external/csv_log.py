@@ -1,4 +1,4 @@
-"""CSV tables with any header."""
+"""Read CSV tables with any header."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _DELIMITERS = (",", ";", "\t")
 
 
 def read(path: str, text: str) -> Log:
-    """Return the rows that are not empty, by their lines, of columns with names.
+    """Return the rows that are not empty, in the columns with names. The index has their lines.
 
     Raises:
-        UserError: If it is damaged.
+        UserError: If the text is damaged.
     """
     import pandas
 
@@ -34,7 +34,7 @@ def read(path: str, text: str) -> Log:
         raise UserError(f"{path}: received no CSV text ({error}); one is expected.") from None
     cells = cells.fillna("").apply(lambda column: column.str.strip())
     cells.columns = cells.columns.str.strip()
-    cells.index += 2  # below the header
+    cells.index += 2  # The first row is line 2, below the header.
     rows = cells.loc[cells.ne("").any(axis=1), ~cells.columns.str.startswith("Unnamed: ")]
     if rows.empty:
         raise UserError(f"{path}: received a header alone; at least one row is expected.")

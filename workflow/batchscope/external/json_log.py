@@ -1,4 +1,4 @@
-"""JSON, such as the `history` of Keras, and JSON lines with one object each."""
+"""Read logs in JSON, such as the `history` of Keras, and in JSON lines with one object each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas
 
 
-def parsed(text: str) -> Any:
+def parse_json(text: str) -> Any:
     """Return the value of a text that is JSON; None otherwise."""
     try:
         return json.loads(text)
@@ -25,11 +25,11 @@ def parsed(text: str) -> Any:
 def read(path: str, content: Any) -> Log:
     """Return the log of one value: objects become rows, and lists of one length columns of rows.
 
-    Nested keys have dotted names. Lists without progress, as in Keras's `history`, have a value for
-    every epoch.
+    Nested keys get dotted names. Lists without progress, as in Keras's `history`, have one value
+    per epoch.
     """
     rows = enumerate(_rows(content, {}), start=1)
-    return Log(path, "JSON", table(path, rows), unit="entry")
+    return Log(path, "JSON", make_table(path, rows), unit="entry")
 
 
 def _rows(value: Any, outer: dict[str, str]) -> Iterator[dict[str, str]]:
@@ -38,7 +38,7 @@ def _rows(value: Any, outer: dict[str, str]) -> Iterator[dict[str, str]]:
             yield from _rows(item, outer)
     if not isinstance(value, Mapping):
         return
-    values, outer = dict(_items(value)), outer | flat(value)
+    values, outer = dict(_items(value)), outer | flat_texts(value)
     columns = {name: item for name, item in values.items() if isinstance(item, list) and item}
     objects = [items for items in columns.values() if isinstance(items[0], dict)]
     for items in objects:
@@ -49,55 +49,55 @@ def _rows(value: Any, outer: dict[str, str]) -> Iterator[dict[str, str]]:
     if len(lengths) != 1:
         yield outer
         return
-    counted = {*log_names.candidates(columns)} & {*log_names.PROGRESS}
-    for at in range(lengths.pop()):
-        row = {name: _text(items[at]) for name, items in columns.items()}
-        yield ({} if counted else {"epoch": str(at + 1)}) | outer | row
+    has_progress = {*log_names.candidates(columns)} & {*log_names.PROGRESS}
+    for index in range(lengths.pop()):
+        row = {name: _text(items[index]) for name, items in columns.items()}
+        yield ({} if has_progress else {"epoch": str(index + 1)}) | outer | row
 
 
-def lines(path: str, text: str, user_names: Collection[str], metrics: Collection[str]) -> Log:
-    """Return the log of a text with objects, one on a line. Other lines are passed over.
+def read_lines(path: str, text: str, user_names: Collection[str], metrics: Collection[str]) -> Log:
+    """Return the log of a text with one object per line. Other lines are ignored.
 
-    An object without progress and outcomes states parameters of the lines that follow.
+    An object without progress and outcomes states parameters of the following lines.
 
     Args:
         user_names: Names of progress and outcomes that the user states.
     """
     rows, parameters = [], {}
-    for at, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.splitlines(), start=1):
         if line.lstrip()[:1] != "{":
             continue
-        if not isinstance(content := parsed(line), dict):
-            raise UserError(f"{path}, line {at}: received no JSON object; one is expected.")
-        row = flat(content)
+        if not isinstance(content := parse_json(line), dict):
+            raise UserError(f"{path}, line {number}: received no JSON object; one is expected.")
+        row = flat_texts(content)
         if any(name in user_names or log_names.is_evaluated(name, metrics) for name in row):
-            rows.append((at, parameters | row))
+            rows.append((number, parameters | row))
         else:
             parameters |= row
-    return Log(path, "JSON lines", table(path, rows))
+    return Log(path, "JSON lines", make_table(path, rows))
 
 
-def table(path: str, rows: Iterable[tuple[int, dict[str, str]]]) -> pandas.DataFrame:
+def make_table(path: str, rows: Iterable[tuple[int, dict[str, str]]]) -> pandas.DataFrame:
     import pandas
 
-    by_place = dict(rows)
-    if not any(by_place.values()):
+    rows_by_place = dict(rows)
+    if not any(rows_by_place.values()):
         raise UserError(f"{path}: received no row of an evaluation; some are expected.")
-    cells = pandas.DataFrame([*by_place.values()], index=[*by_place], dtype=object)
+    cells = pandas.DataFrame([*rows_by_place.values()], index=[*rows_by_place], dtype=object)
     return cells.fillna("")
 
 
-def flat(values: Mapping[Any, Any]) -> dict[str, str]:
+def flat_texts(values: Mapping[Any, Any]) -> dict[str, str]:
     """Return nested values as texts under dotted names, without lists."""
     return {name: _text(item) for name, item in _items(values) if not isinstance(item, list)}
 
 
-def _items(values: Mapping[Any, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+def _items(values: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in values.items():
         if isinstance(value, Mapping):
-            yield from _items(value, f"{before}{key}.")
+            yield from _items(value, f"{prefix}{key}.")
         else:
-            yield f"{before}{key}", value
+            yield f"{prefix}{key}", value
 
 
 def _text(value: Any) -> str:

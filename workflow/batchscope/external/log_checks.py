@@ -1,4 +1,4 @@
-"""Contradictions in the logs of runs."""
+"""Find contradictions in the logs of runs. A new check is called by `find_problems`."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import pandas
 
 from batchscope.core import display
 from batchscope.external.log_table import LogTable
-from batchscope.study.external_columns import AXES
+from batchscope.study.external_columns import COST_COLUMNS
 
-# Share of full batches that the examples of an evaluation may be: last batches are often smaller.
-_FEWEST, _MAX = 0.5, 1.02
+# Valid ratios of examples to updates times batch size. Last batches are often smaller.
+_MIN_SHARE, _MAX_SHARE = 0.5, 1.02
 
 
-def problems(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
-    """Yield the problems of runs with their rows in order of progress.
+def find_problems(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
+    """Yield the problems of runs.
 
     Args:
-        rows: With the column `run`.
+        rows: Rows in order of progress, with the column `run`.
     """
-    yield from backwards(table, rows)
-    yield from disagreeing(table, rows)
-    names = (*AXES, *table.outcomes, "run", "seed", "epoch", "order", "status", "stated")
+    yield from decreasing_progress(table, rows)
+    yield from contradictory_examples(table, rows)
+    names = (*COST_COLUMNS, *table.outcomes, "run", "seed", "epoch", "order", "status", "stated")
     keys = [name for name in rows if name not in names]
-    if pair := copied(rows, "run", keys, table.outcomes):
+    if pair := find_copied_run(rows, "run", keys, table.outcomes):
         row, first = (rows.index[rows["run"] == name][0] for name in pair)
         size, seed, other = rows.at[row, "batch_size"], rows.at[row, "seed"], rows.at[first, "seed"]
         yield (
@@ -35,29 +35,29 @@ def problems(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
         )
 
 
-def backwards(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
+def decreasing_progress(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
     """Yield the first row of every column in which the progress of a run decreases."""
-    for name in (name for name in (*AXES, "epoch") if name in rows):
+    for name in (name for name in (*COST_COLUMNS, "epoch") if name in rows):
         counted = rows.loc[rows[name].notna(), ["run", name]].rename_axis("row").reset_index()
         before = counted.groupby("run")[["row", name]].shift()
-        for at in counted.index[counted[name] < before[name]][:1]:
-            row, first = counted.at[at, "row"], int(before.at[at, "row"])
+        for index in counted.index[counted[name] < before[name]][:1]:
+            row, first = counted.at[index, "row"], int(before.at[index, "row"])
+            amounts = [display.shortest(frame.at[index, name]) for frame in (counted, before)]
             hint = " (`columns: {seconds_per_epoch: ...}`, if it is the time of one epoch)"
             yield (
                 f"{table.place(row)}, {table.name(name)}: received "
-                f"{display.shortest(counted.at[at, name])}, less than the "
-                f"{display.shortest(before.at[at, name])} of {table.place(first)}, where the run "
+                f"{amounts[0]}, less than the {amounts[1]} of {table.place(first)}, where the run "
                 "had made fewer updates; amounts since the start are expected"
                 f"{hint if name == 'seconds' else ''}."
             )
 
 
-def disagreeing(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
-    """Yield the first row whose examples contradict its updates, as tokens or small batches do."""
+def contradictory_examples(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
+    """Yield the first row whose examples contradict its updates. They may be tokens."""
     full = rows["updates"] * rows["batch_size"]
     share = rows["examples"] / full.where(full > 0)
-    for row in rows.index[share.notna() & ~share.between(_FEWEST, _MAX)][:1]:
-        examples, updates = (display.shortest(rows.at[row, name]) for name in AXES[1::-1])
+    for row in rows.index[share.notna() & ~share.between(_MIN_SHARE, _MAX_SHARE)][:1]:
+        examples, updates = (display.shortest(rows.at[row, name]) for name in COST_COLUMNS[1::-1])
         yield (
             f"{table.place(row)}, {table.name('examples')}: received {examples}, but {updates} "
             f"updates of batch size {rows.at[row, 'batch_size']} use "
@@ -65,19 +65,20 @@ def disagreeing(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
         )
 
 
-def copied(
+def find_copied_run(
     rows: pandas.DataFrame, run: str | list[str], keys: Sequence[str], outcomes: Sequence[str]
 ) -> Any:
-    """Return a run that equals another one to the last bit, and the other; None without any.
+    """Return a run and an earlier run with equal evaluations, bit for bit; None if there is none.
 
-    Some single rows may reach a target at one evaluation, but not all single rows.
+    Runs with a single row may be equal if they reach a target at the same evaluation. They are
+    copies only if all replicates are equal.
 
     Args:
         run: Columns that identify a run.
         keys: Columns that are equal in replicates.
     """
     evaluated = [name for name in outcomes if name in rows]
-    names = [name for name in (*AXES, *evaluated) if name in rows]
+    names = [name for name in (*COST_COLUMNS, *evaluated) if name in rows]
     evaluations = (
         rows[np.isfinite(rows[evaluated].astype(float)).any(axis=1)] if evaluated else rows[:0]
     )

@@ -1,4 +1,4 @@
-"""Files of logs: patterns that find them and state factors, and their content."""
+"""Find logs by patterns that also state factors, and read their text. `Log` holds a log's rows."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from batchscope.core.errors import UserError, check_regular
 if TYPE_CHECKING:
     import pandas
 
-MAX_BYTES = 200_000_000  # of a text, which is read whole
-_WILD = {"**/": "(?:.*/)?", "*": "[^/]*", "?": "[^/]"}  # of a pattern -> of a regular expression
+MAX_BYTES = 200_000_000  # A text is read into memory as a whole.
+_WILDCARDS = {"**/": "(?:.*/)?", "*": "[^/]*", "?": "[^/]"}  # map to regular expressions
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,10 +25,10 @@ class Log:
     """Rows of a file, or of one run of a folder.
 
     Attributes:
-        rows: Texts; empty if a cell has no value. The index is the place of a row.
-        files: All files that were read; the path if empty.
-        unit: Unit of the index.
-        progress: Column that says how far the run is, if the format determines it.
+        rows: Texts; an empty text if a cell has no value. The index is the place of a row.
+        files: All files that were read; if empty, the file is the path.
+        unit: Unit of the index, such as `line`.
+        progress: Column of the progress, if the format determines it.
     """
 
     path: str
@@ -39,11 +39,11 @@ class Log:
     progress: str = ""
 
 
-def text(path: Path | str) -> str:
+def read_text(path: Path | str) -> str:
     """Return the text of a log.
 
     Raises:
-        UserError: If it cannot be read, is no text, or is too large.
+        UserError: If the file cannot be read, is no text, or is too large.
     """
     try:
         check_regular(path, "a log")
@@ -63,10 +63,10 @@ def check_size(path: Path | str) -> None:
 
 
 class Pattern:
-    """A text with `{name}` for factors, and wildcards; `{{` is a brace.
+    """A pattern of paths with `{name}` for factors and wildcards. `{{` is a brace.
 
     Attributes:
-        names: The factors, in order.
+        names: The names of the factors, in order.
     """
 
     def __init__(self, text: str) -> None:
@@ -79,7 +79,7 @@ class Pattern:
         for literal, name, spec, conversion in parts:
             self._glob += literal.replace("[", "[[]") + ("*" if name is not None else "")
             pieces = re.split(r"(\*\*/|[*?])", literal)
-            self._regex += "".join(_WILD.get(piece) or re.escape(piece) for piece in pieces)
+            self._regex += "".join(_WILDCARDS.get(piece) or re.escape(piece) for piece in pieces)
             if name is None:
                 continue
             if spec or conversion or not name.isidentifier():
@@ -108,12 +108,12 @@ class Pattern:
         return matches
 
     def within(self, text: str) -> dict[str, str] | None:
-        """Return the factors of the first whole parts of a path that match, or None."""
+        """Return the factors of the first complete parts of a path that match, or None."""
         match = re.search(f"(?:^|/)(?:{self._regex})(?:/|$)", text)
         return match and match.groupdict()
 
 
-def relative(path: str) -> str:
-    """Return a path without `..`, relative to the working directory if it is below it."""
+def shown_path(path: str) -> str:
+    """Return a path without `..`. A path below the working directory becomes relative to it."""
     folder, absolute = os.getcwd(), os.path.abspath(path)
     return os.path.relpath(absolute, folder) if Path(absolute).is_relative_to(folder) else absolute

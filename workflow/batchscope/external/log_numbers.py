@@ -1,4 +1,4 @@
-"""The numbers of logs: progress, outcomes and status of each row, in the units of our tables."""
+"""Read the numbers of logs: texts in, progress, outcomes and status per row out, in our units."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from batchscope.study.external_columns import LOSSES, METRICS
 from batchscope.study.log_keys import LogFormat
 from batchscope.study.log_names import MULTIPLIERS, PROGRESS
 
-STATED = "stated"  # column of the status that a row states
-_ABSENT = ("", "na", "n/a", "#n/a", "<na>", "null", "none", "-")  # cells without a number
-# Word instead of a number -> status of the run.
+STATED_STATUS = "stated"  # column of the status in a row; empty if the row has none
+_EMPTY_CELLS = ("", "na", "n/a", "#n/a", "<na>", "null", "none", "-")
+# Map of a word in place of a number to the status of the run.
 _STATUSES = {
     **dict.fromkeys(("failed", "fail", "error", "crashed", "crash"), records.CRASHED),
     **dict.fromkeys(("killed", "timeout"), "killed"),
@@ -27,14 +27,14 @@ _STATUSES = {
 }
 _REQUIRED = ("batch_size", "seed")
 _AMOUNTS = (*PROGRESS, "seconds", "seconds_per_epoch", *MULTIPLIERS)
-_ROUNDING = 1e-9  # of a number of epochs
+_EPOCH_TOLERANCE = 1e-9  # rounding error of a number of epochs
 
 
 def read(table: LogTable) -> pandas.DataFrame:
     """Return the numbers of all rows, and the status that each row states.
 
     Raises:
-        ConfigError: With a sentence for every column that has a cell without a number.
+        ConfigError: If cells are no numbers. It has a sentence for every such column.
     """
     texts = table.texts
     statuses = texts["status"].str.lower() if "status" in texts else pandas.Series("", texts.index)
@@ -48,51 +48,52 @@ def read(table: LogTable) -> pandas.DataFrame:
             values[text], word = math.nan, text.lower()
             if word in _STATUSES and name not in _REQUIRED:
                 statuses = statuses.mask((texts[name] == text) & (statuses == ""), _STATUSES[word])
-            elif name in _REQUIRED or word not in _ABSENT:
+            elif name in _REQUIRED or word not in _EMPTY_CELLS:
                 try:
-                    values[text] = _number(name, text, table)
+                    values[text] = _parse_number(name, text, table)
                 except (ValueError, OverflowError):
                     invalid.append(text)
         if invalid:
-            wrong.append(_invalid(table, name, texts.index[texts[name].isin(invalid)]))
+            wrong.append(_invalid_cells(table, name, texts.index[texts[name].isin(invalid)]))
         rows[name] = [values[text] for text in texts[name]]
     raise_problems(wrong)
-    rows = rows.dropna(axis=1, how="all").assign(**{STATED: statuses})
+    rows = rows.dropna(axis=1, how="all").assign(**{STATED_STATUS: statuses})
     size_name = table.names.get("batch_size", "").lower()
     if not any(word in size_name for word in ("global", "effective", "total")):
-        for name in {*MULTIPLIERS} & {*rows}:  # micro-batches and devices of an update
+        # The batch of an update is divided among micro-batches and devices.
+        for name in {*MULTIPLIERS} & {*rows}:
             rows["batch_size"] *= rows[name].fillna(1).clip(lower=1).astype(int)
     return rows
 
 
-def _number(name: str, text: str, table: LogTable) -> float:
-    """Return the number of a cell; ValueError if it is none.
+def _parse_number(name: str, text: str, table: LogTable) -> float:
+    """Return the number of a cell; raise a `ValueError` if it is no valid number.
 
-    Infinity is used for a loss that is NaN, and NaN for an amount that is infinite, as of a target
-    that was never reached. A user-defined metric that is not finite has its worst value.
+    A loss that is NaN becomes infinite. An infinite amount becomes NaN: its target was never
+    reached. A user-defined metric that is not finite becomes its worst value.
     """
     if name in _REQUIRED:
         try:
             number = int(text)
-        except ValueError:  # 3.0, which is exact below 2^53 alone
+        except ValueError:  # A text such as 3.0 is exact only below 2^53.
             number = int(float(text)) if float(text).is_integer() and float(text) < 2**53 else -1
-        if not (name == "batch_size") <= number < 2**63:  # which the tables do not hold
+        if not (name == "batch_size") <= number < 2**63:  # Tables hold 64-bit integers.
             raise ValueError
         return number
     plain = text.removesuffix("%")
     value = float(plain) / 100 if name in table.percent or plain != text else float(text)
     user_metric = tasks.user_metric(name, table.metrics)
     metric = METRICS.get(name) or user_metric
-    least, most = (metric.least, metric.most) if metric else (0.0, math.inf)
+    least, most = (metric.minimum, metric.maximum) if metric else (0.0, math.inf)
     if value < least or value > most or (math.isnan(value) and name in _AMOUNTS):
         raise ValueError
     if not math.isfinite(value) and (name in LOSSES or user_metric):
-        return tasks.falling(math.inf, name, table.metrics)
+        return tasks.where_lower_is_better(math.inf, name, table.metrics)
     return math.nan if math.isinf(value) and name in _AMOUNTS else value
 
 
-def _invalid(table: LogTable, name: str, places: pandas.Index) -> str:
-    """Return the sentence about a column that has cells without a number."""
+def _invalid_cells(table: LogTable, name: str, places: pandas.Index) -> str:
+    """Return the message about a column with cells that are no valid numbers."""
     cell = problems.show(table.texts.at[places[0], name])
     like_it = (
         f", and {display.count(len(places) - 1, 'more row')} like it" if len(places) > 1 else ""
@@ -107,44 +108,44 @@ def _invalid(table: LogTable, name: str, places: pandas.Index) -> str:
     return f"{place}: received {cell}{like_it}; {expected} is expected."
 
 
-def completed(table: LogTable, rows: pandas.DataFrame, keys: LogFormat) -> pandas.DataFrame:
+def complete_progress(table: LogTable, rows: pandas.DataFrame, keys: LogFormat) -> pandas.DataFrame:
     """Return rows in order of progress with updates, examples, epochs and seconds, if known.
 
-    An epoch has a last, smaller batch if the batch size does not divide its examples, as in Keras.
-    Epochs alone state neither updates nor examples.
+    As in Keras, an epoch has a smaller last batch if the batch size does not divide its examples.
+    Without the user's keys, epochs determine neither updates nor examples.
 
     Args:
         rows: Rows with the column `order`, which numbers the runs.
     """
     rows = _with_epochs(table, rows, keys)
-    nothing = pandas.Series(math.nan, rows.index)
-    updates, examples, epochs = (rows.get(name, nothing) for name in PROGRESS)
+    unknown = pandas.Series(math.nan, rows.index)
+    updates, examples, epochs = (rows.get(name, unknown) for name in PROGRESS)
     if keys.updates_per_epoch is not None:
         updates = updates.fillna(epochs * keys.updates_per_epoch)
     examples = examples.fillna(updates * rows["batch_size"])
     if (size := keys.examples_per_epoch) is not None:
         examples = examples.fillna(epochs * size)
         rows = rows.assign(epoch=epochs.fillna(examples / size))
-        full_epochs = np.floor(examples / size + _ROUNDING)
+        full_epochs = np.floor(examples / size + _EPOCH_TOLERANCE)
         remainder = (examples - full_epochs * size).clip(lower=0)
-        of_epoch = np.ceil(size / rows["batch_size"])
-        updates = updates.fillna(full_epochs * of_epoch + remainder / rows["batch_size"])
+        updates_per_epoch = np.ceil(size / rows["batch_size"])
+        updates = updates.fillna(full_epochs * updates_per_epoch + remainder / rows["batch_size"])
     rows = rows.assign(updates=updates.fillna(examples / rows["batch_size"]), examples=examples)
     used = [name for name in PROGRESS if name in rows]
     rows = rows.sort_values(["order", *used], kind="stable")
-    of_epoch = rows.pop("seconds_per_epoch") if "seconds_per_epoch" in rows else None
-    if of_epoch is not None and "seconds" not in rows and "epoch" in rows:
-        since = rows["epoch"].groupby(rows["order"]).diff().fillna(rows["epoch"])
-        rows["seconds"] = (of_epoch * since).groupby(rows["order"]).cumsum()
+    epoch_seconds = rows.pop("seconds_per_epoch") if "seconds_per_epoch" in rows else None
+    if epoch_seconds is not None and "seconds" not in rows and "epoch" in rows:
+        epochs_since = rows["epoch"].groupby(rows["order"]).diff().fillna(rows["epoch"])
+        rows["seconds"] = (epoch_seconds * epochs_since).groupby(rows["order"]).cumsum()
     return rows
 
 
 def _with_epochs(table: LogTable, rows: pandas.DataFrame, keys: LogFormat) -> pandas.DataFrame:
-    """Return rows with finished epochs.
+    """Return rows with the number of finished epochs.
 
-    A log that begins with epoch 0 counts finished epochs from 0: epoch 0 has used one pass over the
-    data. A row without any update at epoch 0 precedes the training instead. Examples that are
-    computed from the epochs count one pass more, too.
+    If a log begins with epoch 0, epoch 0 is one pass over the data, so all its epochs are raised by
+    one. The exception is a row at epoch 0 without updates, which precedes the training. Examples
+    that are proportional to the epochs are raised by one pass, too.
     """
     if "epoch" not in rows:
         return rows
@@ -174,13 +175,13 @@ def _with_epochs(table: LogTable, rows: pandas.DataFrame, keys: LogFormat) -> pa
     return rows.assign(epoch=epochs + shift)
 
 
-def status(rows: pandas.DataFrame, metrics: tasks.Metrics) -> str:
-    """Return the status of a run that its rows state, or `diverged` if it ends with no number."""
-    statuses = [text for text in rows[STATED] if text and text != records.FINISHED]
-    return statuses[-1] if statuses else records.DIVERGED if diverged(rows, metrics) else ""
+def run_status(rows: pandas.DataFrame, metrics: tasks.Metrics) -> str:
+    """Return the status in the rows of a run, or `diverged`; an empty text if it finished."""
+    statuses = [text for text in rows[STATED_STATUS] if text and text != records.FINISHED]
+    return statuses[-1] if statuses else records.DIVERGED if has_diverged(rows, metrics) else ""
 
 
-def diverged(rows: pandas.DataFrame, metrics: tasks.Metrics) -> bool:
+def has_diverged(rows: pandas.DataFrame, metrics: tasks.Metrics) -> bool:
     names = (*LOSSES, *external_columns.metric_columns(metrics))
     losses = rows.reindex(columns=names).dropna(how="all")
     return len(losses) > 0 and bool(np.isinf(losses.iloc[-1].astype(float)).any())

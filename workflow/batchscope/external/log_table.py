@@ -1,4 +1,4 @@
-"""One table of the texts of all logs under our names. Columns that nobody names are not read."""
+"""Join the texts of all logs into one table under our names, by known names and the user's keys."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from batchscope.study.log_keys import LogFormat, Logs
 from batchscope.study.log_names import IDENTITY, MULTIPLIERS, PROGRESS
 from batchscope.study.tasks import Metrics
 
-_READ = (*PROGRESS, "seconds", "seconds_per_epoch", "batch_size", "seed", "status", *MULTIPLIERS)
-_MAX_SHOWN = 12  # names of columns
+_COLUMNS = (*PROGRESS, "seconds", "seconds_per_epoch", "batch_size", "seed", "status", *MULTIPLIERS)
+_MAX_SHOWN = 12  # largest number of columns in a message
 _PRECISIONS = run_factors.FACTORS["precision"].choices
 
 
@@ -28,13 +28,13 @@ class LogTable:
     """The rows of all logs.
 
     Attributes:
-        texts: Columns under our names, and factors; empty if a cell has no value.
-        places: `log`, the number of a row's log, and `line`.
-        names: Our name -> the name in the logs, if it differs.
+        texts: Columns under our names, and factors; an empty text if a cell has no value.
+        places: For each row, `log`, the index of its log, and `line`.
+        names: Map of our name to the name in the logs if it differs.
         percent: Our names of columns in per cent.
-        factors: Columns that may be factors -> whether the user names them.
+        factors: Map of a column that may be a factor to whether the user names it.
         ignored: Columns that are not read.
-        of_runs: Whether every log has one run, with a batch size from its path.
+        has_one_run_per_log: Whether every log has one run, with a batch size from its path.
         metrics: User-defined metrics.
         notes: Sentences about ignored columns and assumptions.
     """
@@ -46,7 +46,7 @@ class LogTable:
     percent: set[str]
     factors: dict[str, bool]
     ignored: list[str]
-    of_runs: bool
+    has_one_run_per_log: bool
     metrics: Metrics
     notes: list[str] = field(default_factory=list)
 
@@ -75,36 +75,37 @@ class LogTable:
 
     @property
     def read_as(self) -> str:
-        """Formats of the logs, and columns that were renamed."""
+        """The formats of the logs and the renamed columns, in words."""
         formats = display.listed(dict.fromkeys(log.format for log in self.logs))
         renamed = [f"{problems.clip(theirs)} is {ours}" for ours, theirs in self.names.items()]
         return "; ".join(filter(None, [formats, ", ".join(renamed)]))
 
     def no_outcome(self, key: str) -> UserError:
-        columns = listed(self.logs[0].rows)
+        columns = listed_columns(self.logs[0].rows)
         text = f"no loss or metric: not in the columns {columns}; name one by `{key}`, as in "
         return UserError(f"{self.place(0)}: {text}{{validation_loss: ...}}.")
 
 
 def read(keys: LogFormat, paths: Mapping[str, Mapping[str, str]], metrics: Metrics) -> LogTable:
-    """Return the rows of logs.
+    """Read logs into one table.
 
     Args:
-        paths: Path -> factors that all rows of a log share.
+        paths: Map of a log's path to the factors that all its rows share.
 
     Raises:
-        UserError: If a log cannot be read, or its columns leave a question open.
+        UserError: If a log cannot be read, or its columns are ambiguous.
     """
     user_names, is_external = [metric.name for metric in metrics], isinstance(keys, Logs)
     patterns = keys.pattern if is_external else {}
     user_columns = {theirs: ours for ours, theirs in keys.columns.items()}
     user_columns |= {name: name for name in (keys.factors if is_external else ())}
-    named, names, percent, ignored, of_runs = {*user_columns.values()}, {}, set(), {}, True
+    user_named, names, percent, ignored = {*user_columns.values()}, {}, set(), {}
+    has_one_run_per_log = True
     logs, tables, places = [], [], []
     for path, factors in paths.items():
         for log in log_reading.read(path, keys, user_names):
-            values = _match_patterns(log, factors, patterns)
-            mapping = _mapping(log, user_columns, values, user_names)
+            values = _factors_of_log(log, factors, patterns)
+            mapping = _our_names(log, user_columns, values, user_names)
             ignored |= dict.fromkeys(name for name in log.rows if name not in {*mapping, *patterns})
             names |= {ours: theirs for theirs, ours in mapping.items() if ours != theirs}
             percent |= {
@@ -112,28 +113,30 @@ def read(keys: LogFormat, paths: Mapping[str, Mapping[str, str]], metrics: Metri
                 for theirs, ours in mapping.items()
                 if {theirs, ours} & {*keys.percent} or theirs.rstrip(")] ").endswith("%")
             }
-            named |= {*values}
-            of_runs &= isinstance(values.get("batch_size"), str)
+            user_named |= {*values}
+            has_one_run_per_log &= isinstance(values.get("batch_size"), str)
             tables.append(log.rows[[*mapping]].rename(columns=mapping).assign(**values))
             places += [(len(logs), line) for line in log.rows.index]
             logs.append(log)
     present = dict.fromkeys(name for log in logs for name in log.rows)
     raise_problems(
-        problems.received((key,), name, f"one of {listed(present)}", present).line
+        problems.received((key,), name, f"one of {listed_columns(present)}", present).line
         for key, keyed in (("columns or factors", user_columns), ("pattern", patterns))
         for name in keyed
         if name and name not in present
     )
     texts = pandas.concat(tables, ignore_index=True).fillna("")
-    read_names = (*_READ, *external_columns.outcomes(metrics))
-    factors = {name: name in named for name in texts if name not in read_names}
+    read_names = (*_COLUMNS, *external_columns.outcomes(metrics))
+    factors = {name: name in user_named for name in texts if name not in read_names}
     frame = pandas.DataFrame(places, columns=["log", "line"])
-    table = LogTable(texts, frame, logs, names, percent, factors, [*ignored], of_runs, metrics)
-    _check(table)
+    table = LogTable(
+        texts, frame, logs, names, percent, factors, [*ignored], has_one_run_per_log, metrics
+    )
+    _check_table(table)
     return table
 
 
-def found_paths(patterns: Iterable[str], folder: Path) -> dict[str, dict[str, str]]:
+def find_logs(patterns: Iterable[str], folder: Path) -> dict[str, dict[str, str]]:
     """Return the paths that match patterns, each with its factors."""
     paths: dict[str, dict[str, str]] = {}
     for pattern in patterns:
@@ -143,39 +146,39 @@ def found_paths(patterns: Iterable[str], folder: Path) -> dict[str, dict[str, st
                     raise UserError(
                         f"received {problems.show(path)}; a printable path is expected."
                     )
-                paths.setdefault(log_files.relative(path), factors)
+                paths.setdefault(log_files.shown_path(path), factors)
         except UserError as error:
             raise UserError(f"files: {error}") from None
     return paths
 
 
 def _our_factor(name: str) -> str:
-    ours = log_names.ours(name)
-    return ours if ours in (*_READ, *run_factors.FACTORS) else name
+    ours = log_names.our_name(name)
+    return ours if ours in (*_COLUMNS, *run_factors.FACTORS) else name
 
 
-def _match_patterns(
+def _factors_of_log(
     log: Log, factors: Mapping[str, str], patterns: Mapping[str, str]
 ) -> dict[str, str | pandas.Series]:
-    """Return the factors that the path and the columns of a log state by patterns.
+    """Return the factors of a log from its path, and from its columns by patterns.
 
     Args:
-        factors: Those of the path, by `files`.
-        patterns: Column -> its pattern. An empty name stands for the path.
+        factors: Factors of the path, from the key `files`.
+        patterns: Map of a column to its pattern. An empty name means the path.
     """
     values: dict[str, str | pandas.Series] = dict(factors)
     for column, pattern in patterns.items():
         if not column:
-            values |= _matched(pattern, Path(log.path).as_posix(), log.path)
+            values |= _factors_in_text(pattern, Path(log.path).as_posix(), log.path)
         elif column in log.rows:
             texts = log.rows[column]
-            matched = {text: _matched(pattern, text, log.path) for text in texts.unique()}
+            matched = {text: _factors_in_text(pattern, text, log.path) for text in texts.unique()}
             values |= pandas.DataFrame([*texts.map(matched)], texts.index).to_dict("series")
     return {_our_factor(name): value for name, value in values.items()}
 
 
-def _matched(pattern: str, text: str, path: str) -> dict[str, str]:
-    """Return the factors in whole parts of a path, or in a whole cell."""
+def _factors_in_text(pattern: str, text: str, path: str) -> dict[str, str]:
+    """Return the factors in complete parts of a path, or in a complete cell."""
     factors = log_files.Pattern(pattern).within(text)
     if factors is None:
         raise UserError(
@@ -185,14 +188,14 @@ def _matched(pattern: str, text: str, path: str) -> dict[str, str]:
     return factors
 
 
-def _mapping(
+def _our_names(
     log: Log, user_columns: Mapping[str, str], present: Iterable[str], metrics: Collection[str]
 ) -> dict[str, str]:
-    """Return name in the log -> our name, without the columns that are not read.
+    """Return a map of names in the log to our names, without the columns that are not read.
 
     Args:
-        user_columns: Name in the log -> our name, by the user.
-        present: Our names that need no column.
+        user_columns: The user's map of names in the log to our names.
+        present: Our names that have values without a column.
 
     Raises:
         UserError: If several columns have one of our names.
@@ -214,15 +217,15 @@ def _mapping(
                 f"is expected, named by `columns: {{{ours}: {several[0]}}}`."
             )
         texts = {*cells[several[0]]}
-        is_factor = ours in run_factors.FACTORS and ours not in _READ
+        is_factor = ours in run_factors.FACTORS and ours not in _COLUMNS
         unused = texts == {""} if is_factor else ours == "machine" and len(texts) == 1
         if not unused and (ours != "precision" or texts <= {*_PRECISIONS, ""}):
             result[several[0]] = ours
     return result
 
 
-def _check(table: LogTable) -> None:
-    """Raise for texts that no page shows, and for a log without batch size or progress."""
+def _check_table(table: LogTable) -> None:
+    """Raise a `UserError` for unprintable texts and for a log without batch size or progress."""
     for name in table.factors:
         for text in (name, *table.texts[name].unique()):
             if not text.isprintable():
@@ -230,24 +233,25 @@ def _check(table: LogTable) -> None:
                     f"{table.logs[0].path}, {problems.clip(name)}: received {problems.show(text)}; "
                     "a printable text is expected."
                 )
-    for at, log in enumerate(table.logs):
-        rows = table.texts[table.places["log"] == at]
+    for index, log in enumerate(table.logs):
+        rows = table.texts[table.places["log"] == index]
         filled = {name for name in rows if rows[name].ne("").any()}
         if "batch_size" not in filled:
-            text = f"no batch size: not in the path, not in the columns {listed(log.rows)}; name it"
-            raise UserError(f"{log.path}: {text} by {display.listed(_proposals(log), 'or')}.")
+            columns = listed_columns(log.rows)
+            text = f"no batch size: not in the path, not in the columns {columns}; name it"
+            raise UserError(f"{log.path}: {text} by {display.listed(_proposed_keys(log), 'or')}.")
         if not filled & {*PROGRESS, "status"}:
             raise UserError(
                 f"{log.path}: no updates, examples or epochs: not in the columns "
-                f"{listed(log.rows)}; name them by `columns: {{updates: ...}}`."
+                f"{listed_columns(log.rows)}; name them by `columns: {{updates: ...}}`."
             )
 
 
-def _proposals(log: Log) -> Iterator[str]:
-    """Yield keys that name the batch size, for texts such as `batch_size_32` or `bs=32`."""
+def _proposed_keys(log: Log) -> Iterator[str]:
+    """Yield keys that find the batch size in texts such as `batch_size_32` or `bs=32`."""
     columns = {f"pattern: {{{name}: ": log.rows[name].unique()[:100] for name in log.rows}
     texts = {"files: ": [Path(log.path).as_posix()], **columns}
-    patterns = {key: log_names.pattern(texts[key], IDENTITY) for key in texts}
+    patterns = {key: log_names.commonest_pattern(texts[key], IDENTITY) for key in texts}
     useful = [key for key in patterns if "{batch_size}" in patterns[key]]
     for key in useful:
         yield f'`{key}"{patterns[key]}"{"}" * key.count("{")}`'
@@ -256,5 +260,5 @@ def _proposals(log: Log) -> Iterator[str]:
         yield from ("`files: .../bs{batch_size}/...`", f"`columns: {{batch_size: {near}}}`")
 
 
-def listed(names: Iterable[str]) -> str:
-    return display.some([problems.clip(name) for name in names], most=_MAX_SHOWN) or "none"
+def listed_columns(names: Iterable[str]) -> str:
+    return display.short_list([problems.clip(name) for name in names], most=_MAX_SHOWN) or "none"

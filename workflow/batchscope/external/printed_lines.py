@@ -1,4 +1,4 @@
-"""Lines that a program prints, by patterns such as "step {updates}: train loss {train_loss}"."""
+"""Read lines that a program prints, by patterns such as "step {updates}: loss {train_loss}"."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from batchscope.external.log_files import Log
 from batchscope.study import log_names
 from batchscope.study.log_keys import KERAS
 
-_VALUE = r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf)\b|[A-Za-z][\w.-]*"
-_PART = re.compile(r"\{(\w+)\}|(\*)|(\s+)|([^{*\s]+|\{)")
-_ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\x08+")  # of a progress bar
+_VALUE_REGEX = r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf)\b|[A-Za-z][\w.-]*"
+_PATTERN_PART = re.compile(r"\{(\w+)\}|(\*)|(\s+)|([^{*\s]+|\{)")
+_ESCAPE_SEQUENCES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\x08+")  # from progress bars
 _KERAS_EPOCH = re.compile(r"Epoch (\d+)/\d+")
-_KERAS_VALUE = re.compile(rf" - (\w+): ({_VALUE})")
+_KERAS_VALUE = re.compile(rf" - (\w+): ({_VALUE_REGEX})")
 _PLACEHOLDER = re.compile(r"\{\w+\}")
 _BEFORE_NAMES = re.compile(
     r"^.*?(?<![A-Za-z])(?=[A-Za-z][A-Za-z_/ -]*[-_=: ]*\{)"
 )  # such as a clock's time
 _OTHER_NUMBER = re.compile(r"(?<!\w)\d[\d.:/]*")
-_LONGEST = 500  # characters of a line that is searched for known names
-_EXAMPLE = "step {updates}: train loss {train_loss}, val loss {validation_loss}"
+_MAX_CHARACTERS = 500  # Longer lines are not searched for known names.
+_EXAMPLE_PATTERN = "step {updates}: train loss {train_loss}, val loss {validation_loss}"
 
 
 def read(path: str, text: str, patterns: Sequence[str]) -> Log:
@@ -35,68 +35,70 @@ def read(path: str, text: str, patterns: Sequence[str]) -> Log:
     if KERAS in patterns:
         rows = _keras_lines(text)
     else:
-        expressions = [_compiled(pattern) for pattern in patterns]
+        expressions = [_compile_pattern(pattern) for pattern in patterns]
         rows = {}
-        for at, line in _lines(text):
+        for number, line in _numbered_lines(text):
             for match in filter(None, (expression.search(line) for expression in expressions)):
-                rows[at] = match.groupdict()
+                rows[number] = match.groupdict()
     if not rows:
         listed = display.listed(map(problems.show, patterns), "or")
-        raise UserError(f"{path}: received no line like {listed}. {proposed(text)}")
-    return Log(path, "printed lines", json_log.table(path, rows.items()))
+        raise UserError(f"{path}: received no line like {listed}. {pattern_advice(text)}")
+    return Log(path, "printed lines", json_log.make_table(path, rows.items()))
 
 
-def _lines(text: str) -> list[tuple[int, str]]:
-    return list(enumerate(re.split(r"\r\n|\r|\n", _ESCAPES.sub("", text)), start=1))
+def _numbered_lines(text: str) -> list[tuple[int, str]]:
+    return list(enumerate(re.split(r"\r\n|\r|\n", _ESCAPE_SEQUENCES.sub("", text)), start=1))
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
     expression, names = "", []
-    for name, wild, blank, literal in _PART.findall(pattern):
+    for name, wild, blank, literal in _PATTERN_PART.findall(pattern):
         names += [name] if name else []
-        expression += f"(?P<{name}>{_VALUE})" if name else ".*?" if wild else ""
+        expression += f"(?P<{name}>{_VALUE_REGEX})" if name else ".*?" if wild else ""
         expression += r"\s+" if blank else re.escape(literal)
     try:
         if names:
             return re.compile(expression)
     except re.error:  # a name occurs twice, or is no identifier
         pass
-    text = f'different names in braces are expected, as in "{_EXAMPLE}"'
+    text = f'different names in braces are expected, as in "{_EXAMPLE_PATTERN}"'
     raise UserError(f"lines: received {problems.show(pattern)}; {text}.")
 
 
 def _keras_lines(text: str) -> dict[int, dict[str, str]]:
     """Return the last progress line of every epoch."""
     rows: dict[int, dict[str, str]] = {}
-    epoch, begun = "", 0
-    for at, line in _lines(text):
+    epoch, first_line = "", 0
+    for number, line in _numbered_lines(text):
         if match := _KERAS_EPOCH.search(line):
-            epoch, begun = match[1], at
+            epoch, first_line = match[1], number
         values = dict(_KERAS_VALUE.findall(line))
         if epoch and values:
-            rows[begun] = {"epoch": epoch} | values
+            rows[first_line] = {"epoch": epoch} | values
     return rows
 
 
-def detected(text: str) -> str:
-    """Return the value of `lines` for the commonest line with two known names; empty if none has.
+def detect_pattern(text: str) -> str:
+    """Return the pattern of the commonest line with two known names; an empty text if none has two.
 
-    Lines with a value on validation data go first. It is `keras` for progress lines of Keras.
+    Lines with a value on validation data are preferred. Progress lines of Keras give `keras`.
     """
     if _keras_lines(text):
         return KERAS
     names = {*log_names.IDENTITY, *log_names.PROGRESS, *log_names.OUTCOMES}
-    lines = (line.strip() for _, line in _lines(text) if len(line) < _LONGEST)
+    lines = (line.strip() for _, line in _numbered_lines(text) if len(line) < _MAX_CHARACTERS)
     patterns = [
-        _OTHER_NUMBER.sub("*", _BEFORE_NAMES.sub("", log_names.pattern([line], names), count=1))
+        _OTHER_NUMBER.sub(
+            "*", _BEFORE_NAMES.sub("", log_names.commonest_pattern([line], names), count=1)
+        )
         for line in lines
     ]
     useful = [pattern for pattern in patterns if len({*_PLACEHOLDER.findall(pattern)}) > 1]
     return max(useful, key=lambda line: ("{validation_" in line, useful.count(line)), default="")
 
 
-def proposed(text: str) -> str:
-    """Return the advice to read printed lines, with a pattern for a line of the text."""
-    pattern = detected(text) or _EXAMPLE
+def pattern_advice(text: str) -> str:
+    """Return the advice to use the key `lines`, with a pattern for the text."""
+    pattern = detect_pattern(text) or _EXAMPLE_PATTERN
     value = pattern if pattern == KERAS else f'"{pattern}"'
     return f"Printed lines are read by `lines: {value}`."

@@ -4,12 +4,12 @@ A specification names a table, panels, and a kind: a module of batchscope.figure
 
 - `draw(frame, spec) -> matplotlib.figure.Figure`, with the rows of published.csv as a third
   argument if a document has values of the figure;
-- `select(tables, spec) -> DataFrame`, if `rows.select` is not enough: the rows and columns of the
-  CSV file. A figure without rows is not drawn.
+- `select(tables, spec) -> DataFrame`, which returns the rows and columns of the CSV file. Without
+  it, `figure_rows.select` does. A figure without rows is not drawn.
 
-Figures do no statistics: batchscope.analysis does. The interval of a mean depends on the scale of
-the axis (`canvas.mean_intervals`). This module imports only the standard library, so that
-the workflow can list figures quickly.
+batchscope.analysis computes statistics, except for the interval of a mean, which depends on the
+scale of the axis (`canvas.mean_intervals`). This module imports pandas and matplotlib only inside
+functions, so that the workflow can list figures quickly.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from batchscope.study import external_columns, figure_checks, tasks
 from batchscope.study import tables as table_entries
-from batchscope.study.figures import FIGURES, LEAD, learned
+from batchscope.study.figures import FIGURES, LEADING_FIGURES, for_tasks
 from batchscope.study.specifications import Figure, FigureRequirement
 
 if TYPE_CHECKING:
@@ -38,18 +38,18 @@ LISTING = "figures.json"
 
 
 def select(tables: FigureTables, figure: Figure) -> pandas.DataFrame:
-    from batchscope.figures import rows
+    from batchscope.figures import figure_rows
 
-    return getattr(_kind(figure), "select", rows.select)(tables, figure)
+    return getattr(_kind(figure), "select", figure_rows.select)(tables, figure)
 
 
 def draw(
-    frame: pandas.DataFrame, figure: Figure, numbers: pandas.DataFrame | None = None
+    frame: pandas.DataFrame, figure: Figure, published_rows: pandas.DataFrame | None = None
 ) -> Drawing:
     """Draw the frame that `select` returned, with rows of published.csv if there are any."""
     from batchscope.figures import canvas
 
-    optional = () if numbers is None or numbers.empty else (numbers,)
+    optional = () if published_rows is None or published_rows.empty else (published_rows,)
     with canvas.style():
         return _kind(figure).draw(frame, figure, *optional)
 
@@ -80,7 +80,7 @@ class FigureTables:
             raise AttributeError(name)
         frame = pandas.DataFrame()
         if folder := self._folder:
-            frame = timing_repeats.over_jobs(
+            frame = timing_repeats.table_over_jobs(
                 name, lambda table: csv_tables.read(folder / f"{table}.csv")
             )
         vars(self)[name] = frame
@@ -91,33 +91,33 @@ class FigureTables:
         return tasks.from_columns(self.history)
 
 
-def drawn(experiment: PlannedExperiment) -> list[str]:
-    """Return the figures that an experiment names, or all that it allows.
+def figure_names(experiment: PlannedExperiment) -> list[str]:
+    """Return the names of the figures that an experiment asks for, or of all that it allows.
 
     Figures over epochs are followed by their variants over the other budgets.
     """
     batch_sizes = experiment.batch_sizes
-    met = {
+    is_requirement_met = {
         FigureRequirement.AT_EPOCHS: experiment.at_epochs,
-        FigureRequirement.PREFIXES: not experiment.by_horizon,
+        FigureRequirement.PREFIXES: not experiment.depends_on_horizon,
         FigureRequirement.EVALUATIONS: experiment.has_evaluations,
         FigureRequirement.SECONDS: experiment.timed,
         FigureRequirement.BATCH_SIZES: len(batch_sizes) >= external_columns.MIN_SIZES,
         FigureRequirement.COMMAND: experiment.commands,
         FigureRequirement.LEARNING_RATES: len(experiment.vary.get("learning_rate", ())) > 1,
     }
-    available = figure_checks.available(
+    available = figure_checks.default_figures(
         {*experiment.measures, *experiment.timings},
-        [requirement for requirement, is_met in met.items() if is_met],
+        [requirement for requirement, is_met in is_requirement_met.items() if is_met],
         {*experiment.columns, *experiment.vary} if experiment.columns else None,
     )
     # With one batch size, epochs are proportional to updates.
     axes = ("updates", *(["seconds"] if experiment.timed else [])) if len(batch_sizes) > 1 else ()
     # The figures next to the recommendation are drawn even if a study names other figures.
-    first = [name for name in LEAD if name in available]
+    lead_figures = [name for name in LEADING_FIGURES if name in available]
     names: dict[str, None] = {}
-    for name in [*first, *(experiment.keys.figures or available)]:
-        variants = (figure for figure in FIGURES[name].variants() if figure.along in axes)
+    for name in [*lead_figures, *(experiment.keys.figures or available)]:
+        variants = (figure for figure in FIGURES[name].variants() if figure.variant_axis in axes)
         names |= dict.fromkeys([name, *(figure.name for figure in variants)])
     return list(names)
 
@@ -181,25 +181,26 @@ _read_once = functools.cache(read)  # once per process
 
 
 def _write_figure(
-    tables: Path | str,
-    folder: Path,
-    published: Collection[str],
-    metrics: tasks.Metrics,
-    name: str,
+    tables: Path | str, folder: Path, published: Collection[str], metrics: tasks.Metrics, name: str
 ) -> dict[str, Any] | None:
     """Write the files of a figure; return its entry of the list, or None without content."""
-    from batchscope.figures import canvas, rows
+    from batchscope.figures import canvas, figure_rows
 
     read = _read_once(tables, metrics)
-    figure = learned(name, read.tasks)
+    figure = for_tasks(name, read.tasks)
     frame = select(read, figure)
     if frame.empty:
         return None
-    numbers = read.published[read.published["figure"] == name] if name in published else None
-    svg, png = canvas.svg_and_png(draw(frame, figure, numbers), figure.title)
+    published_rows = read.published[read.published["figure"] == name] if name in published else None
+    svg, png = canvas.svg_and_png(draw(frame, figure, published_rows), figure.title)
     frame.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
     (folder / f"{name}.png").write_bytes(png)
     (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
     entry = {key: getattr(figure, key) for key in ("name", "title", "category", "caption", "table")}
-    columns = [panel.column for panel in rows.filled(frame, figure)]
-    return {**entry, "columns": columns, "of": figure.of or figure.name, "axis": figure.along}
+    columns = [panel.column for panel in figure_rows.filled_panels(frame, figure)]
+    return {
+        **entry,
+        "columns": columns,
+        "of": figure.variant_of or figure.name,
+        "axis": figure.variant_axis,
+    }

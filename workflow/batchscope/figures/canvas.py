@@ -1,4 +1,8 @@
-"""Style, colours, axes, marks of failed runs, legends and files of all figures."""
+"""Drawing helpers that several kinds of figures share.
+
+In this order: files, grids of panels, styles of batch sizes and series, axes and their scales,
+means with intervals, marks of failed runs, notes and legends. What one kind needs is in its module.
+"""
 
 from __future__ import annotations
 
@@ -27,31 +31,32 @@ from batchscope.host import requirements
 from batchscope.store import records
 from batchscope.study.outcomes import MIN_SEEDS_FOR_INTERVAL
 from batchscope.study.specifications import Scale
-from batchscope.study.tables import possible
+from batchscope.study.tables import value_range
 
 style = functools.partial(matplotlib.rc_context, fname=project_files.STYLE)
 PANEL_WIDTH, PANEL_HEIGHT = 3.3, 2.75  # inches
 # The report recolours text, axes and backgrounds of an SVG by these values.
 INK, MUTED, GRID, PAPER = "#1a1a1a", "#666666", "#dddddd", "#ffffff"
-OTHERS = "#b8b8b8"  # batch sizes between the coloured ones
+GREY = "#b8b8b8"  # the colour of batch sizes between the coloured ones
 FAILED_COLOUR = "#b3261e"
-# Batch sizes from the smallest to the largest: Okabe and Ito's, without yellow.
-COLOURS = ("#0072b2", "#009e73", "#e69f00", "#d55e00")
+# Colours of batch sizes from the smallest to the largest: Okabe and Ito's, without yellow.
+SIZE_COLOURS = ("#0072b2", "#009e73", "#e69f00", "#d55e00")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
-LINES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.4)), (0, (6, 2, 1, 2)))
-EDGED = {"markeredgecolor": PAPER, "markeredgewidth": 0.6}  # keeps overlapping markers apart
-LOG_SPAN = 12.0  # an axis is logarithmic if largest / smallest value is at least this ratio
-MAX_SERIES = 6  # in a row or a column of panels
-# Short enough for neighbouring batch sizes.
-_SHORT = {
+LINE_STYLES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.4)), (0, (6, 2, 1, 2)))
+# A pale edge keeps overlapping markers apart.
+MARKER_EDGE = {"markeredgecolor": PAPER, "markeredgewidth": 0.6}
+LOG_SPAN = 12.0  # An axis is logarithmic if largest / smallest value is at least this ratio.
+MAX_SERIES = 6  # the maximum of panels in a row or a column
+# The texts are short enough for neighbouring batch sizes.
+_STATUS_MARKS = {
     records.DIVERGED: "div.",
     records.OUT_OF_MEMORY: "mem.",
     records.OFF_TARGET: "off t.",
     records.MISSING: "miss.",
 }
-_MAX_MARKED = 9  # batch sizes with room for counts of failures
-_NOTE_LETTERS, _TITLE_LETTERS = 15.5, 12.5  # per inch
-_NUMBER, _PATH = re.compile(r"-?\d+\.\d{3,}"), re.compile(r' (?:d|x|y|transform)="[^"]*"')
+_MAX_MARKED_SIZES = 9  # More batch sizes have no room for counts of failures.
+_NOTE_LETTERS_PER_INCH, _TITLE_LETTERS_PER_INCH = 15.5, 12.5
+_NUMBER, _COORDINATES = re.compile(r"-?\d+\.\d{3,}"), re.compile(r' (?:d|x|y|transform)="[^"]*"')
 
 
 def svg_and_png(figure: Figure, title: str) -> tuple[str, bytes]:
@@ -60,7 +65,8 @@ def svg_and_png(figure: Figure, title: str) -> tuple[str, bytes]:
     The bytes are the same for the same data.
     """
 
-    def rounded(attribute: re.Match) -> str:  # to hundredths of a point: two thirds of the size
+    # Rounding to hundredths of a point reduces the file to two thirds.
+    def round_coordinates(attribute: re.Match) -> str:
         return _NUMBER.sub(
             lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."), attribute[0]
         )
@@ -76,7 +82,7 @@ def svg_and_png(figure: Figure, title: str) -> tuple[str, bytes]:
             part.patch.set_visible(False)
         metadata = {"Title": title, "Date": None, "Creator": None}
         FigureCanvasSVG(figure).print_svg(text, metadata=metadata)
-    return _PATH.sub(rounded, text.getvalue()), image.getvalue()
+    return _COORDINATES.sub(round_coordinates, text.getvalue()), image.getvalue()
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -106,36 +112,36 @@ def panels(
     return figure, grid[:count]
 
 
-def title(axes: Axes, text: str, lift: float = 0.0) -> None:
-    """Set the heading of a panel in lines as wide as the panel, lifted by some points."""
+def set_title(axes: Axes, text: str, lift: float = 0.0) -> None:
+    """Set the heading of a panel, wrapped to its width and lifted by some points."""
     columns = axes.get_subplotspec().get_gridspec().ncols
-    letters = int(_TITLE_LETTERS * (axes.figure.get_size_inches()[0] / columns - 0.6))
-    pad = matplotlib.rcParams["axes.titlepad"] + lift
-    axes.set_title("\n".join(textwrap.wrap(text, letters)), pad=pad)
+    letters = int(_TITLE_LETTERS_PER_INCH * (axes.figure.get_size_inches()[0] / columns - 0.6))
+    padding = matplotlib.rcParams["axes.titlepad"] + lift
+    axes.set_title("\n".join(textwrap.wrap(text, letters)), pad=padding)
 
 
 def size_styles(sizes: Iterable[int]) -> dict[int, dict[str, Any]]:
     """Return batch size -> colour: four from the smallest to the largest, the others grey."""
     sizes = sorted({int(size) for size in sizes})
-    coloured = np.linspace(0, len(sizes) - 1, min(len(sizes), len(COLOURS))).round()
-    colours = dict(zip(coloured.tolist(), COLOURS, strict=False))
+    coloured = np.linspace(0, len(sizes) - 1, min(len(sizes), len(SIZE_COLOURS))).round()
+    colours = dict(zip(coloured.tolist(), SIZE_COLOURS, strict=False))
     if len(sizes) > 1:
-        colours[len(sizes) - 1] = COLOURS[-1]
+        colours[len(sizes) - 1] = SIZE_COLOURS[-1]
     return {
-        size: {"color": colours.get(index, OTHERS), "zorder": 3 if index in colours else 2}
+        size: {"color": colours.get(index, GREY), "zorder": 3 if index in colours else 2}
         for index, size in enumerate(sizes)
     }
 
 
-def size_legend(figure: Figure, styles: dict[int, dict[str, Any]]) -> None:
+def draw_size_legend(figure: Figure, styles: dict[int, dict[str, Any]]) -> None:
     """Draw the legend of batch sizes, with all grey ones as one entry."""
     colours = {
-        str(size): props["color"] for size, props in styles.items() if props["color"] != OTHERS
+        str(size): props["color"] for size, props in styles.items() if props["color"] != GREY
     }
     if grey := [str(size) for size in styles if str(size) not in colours]:
-        colours[", ".join(grey if len(grey) < 4 else [grey[0], "…", grey[-1]])] = OTHERS
+        colours[", ".join(grey if len(grey) < 4 else [grey[0], "…", grey[-1]])] = GREY
     entries = [({"color": colour, "linewidth": 2}, label) for label, colour in colours.items()]
-    legend(figure, entries, "batch size")
+    draw_legend(figure, entries, "batch size")
 
 
 def series_styles(count: int) -> list[dict[str, Any]]:
@@ -147,7 +153,7 @@ def series_styles(count: int) -> list[dict[str, Any]]:
             {
                 "color": colour,
                 "marker": MARKERS[index % len(MARKERS)],
-                "linestyle": LINES[index % len(LINES)],
+                "linestyle": LINE_STYLES[index % len(LINE_STYLES)],
                 "markerfacecolor": PAPER if hollow else colour,
                 "markeredgecolor": colour if hollow else PAPER,
                 "markeredgewidth": 1.0 if hollow else 0.6,
@@ -160,40 +166,41 @@ def line_props(props: dict[str, Any], count: int) -> dict[str, Any]:
     return {**props, "linestyle": "none"} if count < 3 else props
 
 
-def batch_size_axis(axes: Axes, batch_sizes: list[int], room: float = 0.075) -> None:
-    """Label a horizontal axis in log2(batch size); a label needs `room`, a share of the axis."""
-    labelled = spread(batch_sizes, room)
+def set_batch_size_axis(axes: Axes, batch_sizes: list[int], room: float = 0.075) -> None:
+    """Set up a horizontal axis in log2(batch size); a label needs `room`, a share of the axis."""
+    labelled = labelled_values(batch_sizes, room)
     axes.set_xticks(np.log2(labelled), [str(size) for size in labelled])
     if batch_sizes:
         width = np.log2(max(batch_sizes) / min(batch_sizes))
-        margin = max(0.45 * spacing(batch_sizes), 0.04 * width)
+        margin = max(0.45 * min_doublings(batch_sizes), 0.04 * width)
         axes.set_xlim(np.log2(min(batch_sizes)) - margin, np.log2(max(batch_sizes)) + margin)
     axes.set_xlabel("batch size")
 
 
-def spread(values: list[Any], room: float = 0.075) -> list[Any]:
-    """Return the values to label on a log2 axis with `room` for each, powers of two first."""
+def labelled_values(values: list[Any], room: float = 0.075) -> list[Any]:
+    """Return the values that have room for a label on a log2 axis; powers of two have priority."""
     if len(values) < 2:
         return values
     width = np.log2(max(values)) - np.log2(min(values))
     powers = [value for value in values if np.log2(value) in range(64)]
     candidates = powers if len(powers) >= 4 and len(values) > 9 else values
-    kept: list[Any] = []
+    labelled: list[Any] = []
     for value in sorted(candidates, key=lambda value: (value not in powers, -value)):
-        if all(abs(np.log2(value / neighbour)) >= room * width for neighbour in kept):
-            kept.append(value)
-    return sorted(kept)
+        if all(abs(np.log2(value / neighbour)) >= room * width for neighbour in labelled):
+            labelled.append(value)
+    return sorted(labelled)
 
 
-def spacing(batch_sizes: list[int]) -> float:
-    positions = np.log2(sorted(set(batch_sizes)))
-    return float(np.diff(positions).min()) if len(positions) > 1 else 1.0
+def min_doublings(batch_sizes: list[int]) -> float:
+    doublings = np.log2(sorted(set(batch_sizes)))
+    return float(np.diff(doublings).min()) if len(doublings) > 1 else 1.0
 
 
-def value_scale(grid: Iterable[Axes], values: Iterable[Any]) -> None:
-    """Make the vertical axes of panels with positive values logarithmic if one panel spans much.
+def set_value_scale(grid: Iterable[Axes], values: Iterable[Any]) -> None:
+    """Make the vertical axes of panels logarithmic if the values of one panel span much.
 
-    Call it before intervals are drawn, because `mean_intervals` depends on the scale.
+    Panels with other than positive values stay linear. Call it before intervals are drawn, because
+    `mean_intervals` depends on the scale.
     """
     finite = [_finite(panel_values) for panel_values in values]
     positive = [bool(panel.min(initial=np.inf) > 0) for panel in finite]
@@ -212,7 +219,7 @@ def _finite(values: Any) -> np.ndarray:
 def mean_intervals(axes: Axes, values: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return mean, ends of the 95 % t-interval, and count of the numbers of each row.
 
-    On a logarithmic axis it is the interval of the logarithms, so that its ends are positive.
+    On a logarithmic axis the interval is computed from logarithms, so that its ends are positive.
     """
     logarithmic = axes.get_yscale() == "log"
     mean, low, high, count = intervals.t_intervals(values, logarithmic=logarithmic)
@@ -220,26 +227,29 @@ def mean_intervals(axes: Axes, values: np.ndarray) -> tuple[np.ndarray, ...]:
     return mean, low, high, count
 
 
-def error_bars(axes: Axes, at: Any, mean: Any, low: Any, high: Any, **props: Any) -> None:
+def draw_error_bars(axes: Axes, x: Any, mean: Any, low: Any, high: Any, **props: Any) -> None:
     mean, low, high = (np.atleast_1d(np.asarray(part, float)) for part in (mean, low, high))
-    axes.errorbar(at, mean, yerr=np.nan_to_num([mean - low, high - mean]), **props)
+    axes.errorbar(x, mean, yerr=np.nan_to_num([mean - low, high - mean]), **props)
 
 
-def curve(axes: Axes, table: pandas.DataFrame, props: dict[str, Any], at: Any = None) -> None:
+def draw_curve(axes: Axes, table: pandas.DataFrame, props: dict[str, Any], x: Any = None) -> None:
     """Draw the mean of each row; a line with a colour also has its interval as a band."""
     mean, low, high, _ = mean_intervals(axes, table.to_numpy(float))
-    at = table.index.to_numpy(float) if at is None else at
-    axes.plot(at, mean, **props)
-    if np.isfinite(low).any() and props["color"] not in (OTHERS, INK, MUTED):
-        axes.fill_between(at, low, high, color=props["color"], alpha=0.15, linewidth=0)
+    x = table.index.to_numpy(float) if x is None else x
+    axes.plot(x, mean, **props)
+    if np.isfinite(low).any() and props["color"] not in (GREY, INK, MUTED):
+        axes.fill_between(x, low, high, color=props["color"], alpha=0.15, linewidth=0)
 
 
-def linear_ticks(axis: Axis, most: int = 5) -> None:
-    axis.set_major_locator(MaxNLocator(nbins=most, min_n_ticks=3, steps=(1, 2, 2.5, 5, 10)))
+def set_linear_ticks(axis: Axis, max_count: int = 5) -> None:
+    axis.set_major_locator(MaxNLocator(nbins=max_count, min_n_ticks=3, steps=(1, 2, 2.5, 5, 10)))
 
 
-def few_log_labels(axis: Axis, span: float, crowded: float = 500) -> None:
-    """Label 1, 2 and 5 as plain numbers, or decades alone from the ratio `crowded` of the ends."""
+def set_log_labels(axis: Axis, span: float, crowded: float = 500) -> None:
+    """Label 1, 2 and 5 of each decade as plain numbers, but only decades from a span of `crowded`.
+
+    The span is the ratio of the ends of the axis.
+    """
     subs = (1.0, 2.0, 5.0) if span < crowded else (1.0,)
     if span < 10:
         subs = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
@@ -252,23 +262,23 @@ def percent_tick(value: float, _: Any = None) -> str:
     return display.tick(round(100 * value, 6))
 
 
-def value_axis(axes: Axes, values: Any, ends: Any = (), scale: str = Scale.AUTO) -> None:
-    """Set ticks and ends of the vertical axis, and its scale if `value_scale` has not.
+def set_value_axis(axes: Axes, values: Any, ends: Any = (), scale: str = Scale.AUTO) -> None:
+    """Set ticks and ends of the vertical axis, and its scale if `set_value_scale` has not.
 
     A logarithmic axis shows the ends of intervals down to a third of the smallest value. If values
     with a zero span much, the axis is linear up to the smallest positive one.
     """
     values = _finite(values)
     positive = values[values > 0]
-    linear_ticks(axes.yaxis)
+    set_linear_ticks(axes.yaxis)
     if scale == Scale.AUTO:
-        value_scale([axes], [values])
+        set_value_scale([axes], [values])
     if axes.get_yscale() == "log" and len(positive):
         reach = _finite([*positive, *ends])
-        top, foot = reach.max(), max(reach.min(), positive.min() / 3)
-        few_log_labels(axes.yaxis, top / foot)
-        margin = max(top / foot, 2.0) ** 0.06
-        axes.set_ylim(foot / margin, top * margin)
+        top, bottom = reach.max(), max(reach.min(), positive.min() / 3)
+        set_log_labels(axes.yaxis, top / bottom)
+        margin = max(top / bottom, 2.0) ** 0.06
+        axes.set_ylim(bottom / margin, top * margin)
     elif scale == Scale.AUTO and len(positive) and positive.max() >= LOG_SPAN * positive.min():
         if values.min() == 0:
             axes.set_yscale("symlog", linthresh=positive.min())
@@ -277,19 +287,19 @@ def value_axis(axes: Axes, values: Any, ends: Any = (), scale: str = Scale.AUTO)
         axes.yaxis.set_major_formatter(percent_tick)
 
 
-def around(axes: Axes, values: Any, share: float) -> None:
-    """End a linear vertical axis near the values, so that no wide interval squeezes them."""
+def limit_to_values(axes: Axes, values: Any, share: float) -> None:
+    """Limit a linear vertical axis to the values, so that no wide interval squeezes them."""
     values = _finite(values)
     if len(values) and axes.get_yscale() == "linear":
         margin = share * float(np.ptp(values)) or 0.05 * abs(float(values[0])) or 1.0
         axes.set_ylim(values.min() - margin, values.max() + margin)
 
 
-def keep_possible(axes: Axes, column: str) -> None:
-    """Limit a linear vertical axis to the possible values, with room for markers at the ends."""
+def limit_to_possible_values(axes: Axes, column: str) -> None:
+    """Limit a linear vertical axis to the possible values of a column, with room for markers."""
     if axes.get_yscale() != "linear":
         return
-    least, largest = possible(column)
+    least, largest = value_range(column)
     bottom, top = axes.get_ylim()
     margin = 0.015 * (min(top, largest) - max(bottom, least))
     data = [panel.dataLim for panel in axes.get_shared_y_axes().get_siblings(axes)]
@@ -298,52 +308,52 @@ def keep_possible(axes: Axes, column: str) -> None:
     axes.set_ylim(max(bottom, least - below), min(top, largest + above))
 
 
-def present(frame: pandas.DataFrame) -> list[run_series.Series]:
-    """Return the series without those that lack a requirement in all runs, or else all."""
-    groups = run_series.series(frame)
+def testable(frame: pandas.DataFrame) -> list[run_series.Series]:
+    """Return the series that this machine can run in part or as a whole, or else all series."""
+    groups = run_series.split_series(frame)
     met = [group for group in groups if not group.frame["status"].isin(requirements.LABELS).all()]
     return met or groups
 
 
-def first(
-    items: Sequence[Any], most: int = MAX_SERIES, noun: str = "series"
+def first_items(
+    items: Sequence[Any], max_count: int = MAX_SERIES, noun: str = "series"
 ) -> tuple[Sequence[Any], str]:
-    note = f"The first {most} of {len(items)} {noun}; the CSV file holds all."
-    return items[:most], note if most < len(items) else ""
+    note = f"The first {max_count} of {len(items)} {noun}; the CSV file holds all."
+    return items[:max_count], note if max_count < len(items) else ""
 
 
 def mark_failures(axes: Axes, frame: pandas.DataFrame, text: str) -> None:
-    """Set the heading of a panel, and below it the failed runs of each batch size.
+    """Set the heading of a panel, and below it the number of failed runs of each batch size.
 
-    Each status has a line such as `3 div.`, if there are few batch sizes.
+    Each status has a line such as `3 div.`. Panels with many batch sizes have no room for them.
     """
     props = {"ha": "center", "va": "bottom", "fontsize": 7, "color": FAILED_COLOUR}
     props |= {"linespacing": 1.0, "annotation_clip": False, "xycoords": axes.get_xaxis_transform()}
-    has_room, lines = frame["batch_size"].nunique() <= _MAX_MARKED, 0
+    has_room, lines = frame["batch_size"].nunique() <= _MAX_MARKED_SIZES, 0
     failed = frame[frame["status"] != records.FINISHED]
     for size, rows in failed.groupby("batch_size") if has_room else ():
         counts = rows["status"].value_counts()
-        marks = [f"{counts[name]} {word}" for name, word in _SHORT.items() if name in counts]
+        marks = [f"{counts[name]} {word}" for name, word in _STATUS_MARKS.items() if name in counts]
         annotate(axes, "\n".join(marks), (np.log2(size), 1.0), (0, 2), **props)
         lines = max(lines, len(marks))
-    title(axes, text, 8.5 * lines)
+    set_title(axes, text, 8.5 * lines)
     if axes.get_subplotspec().is_first_col():
-        grow(axes.figure, 8.5 * lines / 72)
+        increase_height(axes.figure, 8.5 * lines / 72)
 
 
 def annotate(
-    axes: Axes, text: str, at: tuple[Any, Any], offset: tuple[float, float], **props: Any
+    axes: Axes, text: str, xy: tuple[Any, Any], offset: tuple[float, float], **props: Any
 ) -> None:
-    axes.annotate(text, at, offset, textcoords="offset points", **props)
+    axes.annotate(text, xy, offset, textcoords="offset points", **props)
 
 
-def grow(figure: Figure, inches: float) -> None:
+def increase_height(figure: Figure, inches: float) -> None:
     width, height = figure.get_size_inches()
     figure.set_size_inches(width, height + inches)
 
 
-def notes(figure: Figure, frame: pandas.DataFrame, *lines: str) -> None:
-    """Write notes, factors that change with the batch size, and failed runs below a figure."""
+def write_notes(figure: Figure, frame: pandas.DataFrame, *lines: str) -> None:
+    """Write lines below a figure, then the coupled factors and failed runs of a frame."""
     coupled = []
     for factor, values in run_series.coupled_factors(frame).items():
         texts = [value if isinstance(value, str) else display.shortest(value) for value in values]
@@ -351,30 +361,33 @@ def notes(figure: Figure, frame: pandas.DataFrame, *lines: str) -> None:
         coupled.append(f"{factor.replace('_', ' ')} {', '.join(texts)}")
     counts = frame["status"].value_counts()
     failed = [
-        requirements.label_count(status, counts[status]) + display.aside(_SHORT.get(status, ""))
-        for status in (*_SHORT, *requirements.LABELS)
+        requirements.label_count(status, counts[status])
+        + display.aside(_STATUS_MARKS.get(status, ""))
+        for status in (*_STATUS_MARKS, *requirements.LABELS)
         if status in counts
     ]
     lines += (f"Changes with the batch size: {'; '.join(coupled)}.",) if coupled else ()
     lines += (f"Of {len(frame)} runs: {', '.join(failed)}.",) if failed else ()
-    width = int(figure.get_size_inches()[0] * _NOTE_LETTERS)
+    width = int(figure.get_size_inches()[0] * _NOTE_LETTERS_PER_INCH)
     wrapped = [part for line in lines for part in textwrap.wrap(line, width)]
     if wrapped:
-        grow(figure, 0.1 + 0.14 * len(wrapped))
+        increase_height(figure, 0.1 + 0.14 * len(wrapped))
         figure.supxlabel("\n".join(wrapped), fontsize=8, color=MUTED, x=0.01, ha="left")
 
 
-def empty(axes: Axes, text: str = "no finished run") -> None:
+def write_no_data(axes: Axes, text: str = "no finished run") -> None:
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=MUTED)
     axes.set_yticks([])
     axes.grid(False)
 
 
-def legend(figure: Figure, entries: Sequence[tuple[Any, str]], title: str | None = None) -> None:
+def draw_legend(
+    figure: Figure, entries: Sequence[tuple[Any, str]], title: str | None = None
+) -> None:
     """Draw one legend above all panels, if it has entries.
 
     Args:
-        entries: An artist, or the props of a line, and its label.
+        entries: Pairs of an artist, or the props of a line, and a label.
     """
     if not entries:
         return
@@ -383,7 +396,7 @@ def legend(figure: Figure, entries: Sequence[tuple[Any, str]], title: str | None
     longest = max(len(label) for label in labels)
     width = figure.get_size_inches()[0]
     columns = max(1, min(len(labels), int(width / (0.72 + 0.075 * longest))))
-    grow(figure, 0.12 + 0.18 * (-(-len(labels) // columns) + bool(title)))
+    increase_height(figure, 0.12 + 0.18 * (-(-len(labels) // columns) + bool(title)))
     figure.legend(
         handles, labels, loc="outside upper left", ncols=columns, title=title, alignment="left"
     )

@@ -1,4 +1,4 @@
-"""Machine and versions of packages, as the records of results hold them."""
+"""Describe this machine, its current load and the versions of packages, for the records."""
 
 import contextlib
 import os
@@ -31,18 +31,18 @@ def describe() -> dict[str, Any]:
         cpu = models[0] if models else cpu
     return {
         "cpu": cpu,
-        # A virtual machine may report no highest clock.
+        # A virtual machine may not report the highest clock.
         **({"cpu_max_mhz": frequency.max} if frequency and frequency.max else {}),
         "cores": psutil.cpu_count(logical=False),
         "logical_cores": psutil.cpu_count(logical=True),
-        "usable_cores": requirements.cores(),
+        "usable_cores": requirements.usable_cores(),
         "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
-        **_gpus(),
+        **_describe_gpus(),
         "platform": platform.platform(),
     }
 
 
-def load() -> dict[str, float | None]:
+def current_load() -> dict[str, float | None]:
     """Return the 1-minute load average and the CPU frequency in MHz."""
     frequency = psutil.cpu_freq()
     return {
@@ -51,10 +51,10 @@ def load() -> dict[str, float | None]:
     }
 
 
-def _gpus() -> dict[str, list]:
+def _describe_gpus() -> dict[str, list]:
     """Return the names, cores and highest clocks in MHz of the NVIDIA GPUs, through NVML.
 
-    Each list has one item per GPU: None if the driver does not report the value.
+    Each list has one item per GPU, None if the driver does not report the value.
     """
     import pynvml as nvml
 

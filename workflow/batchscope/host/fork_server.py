@@ -1,25 +1,25 @@
 """Run the jobs of one Snakemake as forks of one process that has TensorFlow imported.
 
 TensorFlow's import takes longer than most steps. So Snakemake starts a fork server, which imports
-TensorFlow without starting a thread: only such a process can be forked. A job imports this
-module alone before it asks the server.
+TensorFlow without starting a thread, because only such a process can be forked. `launch` and
+`serve` are the server's side. `run` is the job's side, which imports little besides this module.
 
 Listening: the server has two abstract Unix sockets with Snakemake's process id in their names.
-`training` accepts connections at once and answers after the import of TensorFlow. `tables`, for
-steps without TensorFlow, exists after that import; until then these jobs import for themselves.
+`training` accepts connections at once and answers after the import of TensorFlow. `tables` is for
+steps without TensorFlow. It exists after that import; until then these jobs do their own imports.
 
 Forking: a job sends its arguments, folder, environment, stdout and stderr. The server forks a child
 that runs the step, and sends the child's exit status. Without a server the job forks itself. The
-server refuses another Python, and steps with GPUs or several threads. The job passes SIGINT and
-SIGTERM on to its step, which leads a process group of its own.
+server refuses jobs of another Python, and steps with GPUs or several threads. The job passes SIGINT
+and SIGTERM on to its step, which leads its own process group.
 
-If a process is killed, others end with it:
-- Snakemake: the server, by the parent-death signal and because it watches Snakemake, and the jobs,
-  which watch Snakemake. (The shell between them may live on.)
-- The server: its steps, by the parent-death signal.
-- A job: its step, by the parent-death signal or because the connection to the step closes.
-- A step: its process group, killed by its parent. Worker processes of a step set the parent-death
-  signal too, because a step and its parent may be killed at once.
+If a process is killed, other processes end with it:
+- Snakemake: the server ends by the parent-death signal and because it watches Snakemake. The jobs
+  end because they watch Snakemake. (The shell between them may live on.)
+- The server: its steps end by the parent-death signal.
+- A job: its step ends by the parent-death signal or because the connection to the step closes.
+- A step: its parent kills its process group. Worker processes of a step set the parent-death signal
+  too, because a step and its parent may be killed at once.
 """
 
 import contextlib
@@ -39,11 +39,11 @@ from typing import NamedTuple
 
 from batchscope.host import interruption, memory_limits
 
-SNAKEMAKE_PID = "BATCHSCOPE_SNAKEMAKE_PID"  # environment variable of a job of Snakemake
+SNAKEMAKE_PID = "BATCHSCOPE_SNAKEMAKE_PID"  # environment variable of Snakemake's jobs
 TABLE_STEPS = frozenset({"tabulate", "claims", "figures", "interim", "report"})
-_TRAINING, _TABLES = "training", "tables"
-# The server's answers: a step's process id, then its exit status (-n if signal n ended the step).
-_PID, _STATUS = struct.Struct("!q"), struct.Struct("!h")
+_TRAINING_SOCKET, _TABLES_SOCKET = "training", "tables"
+# The server answers with a step's process id, then with its exit status (-n after signal n).
+_PID_FORMAT, _STATUS_FORMAT = struct.Struct("!q"), struct.Struct("!h")
 # Signals that ask a process to stop, and their handlers in a step.
 _STOP_SIGNALS = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: interruption.stop}
 
@@ -51,32 +51,32 @@ Main = Callable[[list[str]], object]
 
 
 class Step(NamedTuple):
-    """A step in another process, seen from its job."""
+    """A step that runs in another process for a job."""
 
     pid: int
-    end: socket.socket | int  # readable when the step has ended: the server's answer, or a pidfd
+    end_event: socket.socket | int  # readable when the step has ended: the server's answer, a pidfd
 
-    def send(self, signum: int) -> None:
+    def send_signal(self, signum: int) -> None:
         with contextlib.suppress(OSError):
             os.killpg(self.pid, signum)
 
     def wait(self, snakemake_pid: str) -> int:
         """Return the exit status; -n if signal n ended the step."""
-        with forwarded_signals(self.send):
-            _wait_for(self.end, snakemake_pid, self.send)
-        if isinstance(self.end, int):
+        with forwarded_signals(self.send_signal):
+            _wait_for(self.end_event, snakemake_pid, self.send_signal)
+        if isinstance(self.end_event, int):
             return _reap(self.pid)
-        status = _receive(self.end, _STATUS)
+        status = _receive_number(self.end_event, _STATUS_FORMAT)
         return -signal.SIGKILL if status is None else status
 
 
 def run(arguments: list[str], main: Main) -> object:
-    """Run a command; return its exit status.
+    """Run a command of the CLI; return its exit status.
 
-    A job of Snakemake, and every training, runs in another process, which this one watches. A
-    training that the kernel killed for memory is started again, to record that.
+    The command of a Snakemake job, and every training, runs in another process, which this process
+    watches. If the kernel killed a training for memory, a second process records that.
     """
-    interruption.stop_quietly()
+    interruption.install_handler()
     snakemake_pid = os.environ.pop(SNAKEMAKE_PID, "")  # processes that the step starts are no jobs
     is_training = arguments[:1] == ["train"]
     if not snakemake_pid and not is_training:
@@ -87,7 +87,7 @@ def run(arguments: list[str], main: Main) -> object:
         if step is None:
             return main(arguments)
         status = step.wait(snakemake_pid)
-        limit_mb = memory_limits.limit_met(kills)
+        limit_mb = memory_limits.limit_after_kill(kills)
         if not is_training or status != -signal.SIGKILL or limit_mb is None:
             break
         is_training, arguments = False, [*arguments, "--killed-at-mb", str(limit_mb)]
@@ -105,14 +105,14 @@ def request(arguments: list[str], snakemake_pid: str) -> Step | None:
         return None
     server = socket.socket(socket.AF_UNIX)
     with contextlib.suppress(OSError):
-        server.connect(_address(snakemake_pid, _TABLES if is_table else _TRAINING))
+        server.connect(_address(snakemake_pid, _TABLES_SOCKET if is_table else _TRAINING_SOCKET))
         if is_same_user(server):
             job = {"arguments": arguments, "folder": os.getcwd(), "python": sys.prefix}
             job["environment"] = dict(os.environ)
             socket.send_fds(server, [b"-"], [sys.stdout.fileno(), sys.stderr.fileno()])
             server.sendall(json.dumps(job).encode() + b"\n")
             _wait_for(server, snakemake_pid)
-            if (pid := _receive(server, _PID)) is not None:
+            if (pid := _receive_number(server, _PID_FORMAT)) is not None:
                 return Step(pid, server)
     server.close()
     return None
@@ -142,7 +142,7 @@ def _become_step(parent: int) -> None:
 
 
 def _reap(pid: int) -> int:
-    """Kill the rest of the process group of a step that has ended; return its exit status."""
+    """Kill the rest of the process group of a step that ended; return the step's exit status."""
     with contextlib.suppress(OSError):
         os.killpg(pid, signal.SIGKILL)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -151,13 +151,13 @@ def _reap(pid: int) -> int:
 def _wait_for(
     file: socket.socket | int, snakemake_pid: str, send: Callable[[int], None] = lambda signum: None
 ) -> None:
-    """Wait until a file is readable. If Snakemake ends first, kill the step and this process."""
+    """Wait until a file is readable; if Snakemake ends first, kill the step and this process."""
     with contextlib.suppress(ProcessLookupError):
         snakemake = [os.pidfd_open(int(snakemake_pid))] if snakemake_pid else []
         if file in select.select([file, *snakemake], [], [])[0]:
             return
     send(signal.SIGKILL)
-    with contextlib.suppress(OSError):  # whoever read stderr may have ended with Snakemake
+    with contextlib.suppress(OSError):  # the reader of stderr may have ended with Snakemake
         print("Snakemake was killed, and this step with it.", file=sys.stderr, flush=True)
     os._exit(128 + signal.SIGKILL)
 
@@ -180,7 +180,7 @@ def forwarded_signals(send: Callable[[int], object]) -> Iterator[None]:
 
 
 def announce() -> None:
-    """Let the jobs that this process starts end with it, and ask the server that it launches."""
+    """Let the jobs of this process end with it and use its fork server."""
     os.environ[SNAKEMAKE_PID] = str(os.getpid())
 
 
@@ -188,13 +188,13 @@ def launch(code: Path) -> None:
     """Start the fork server of this process, from its main thread.
 
     Args:
-        code: The folder that contains the package batchscope.
+        code: Folder that contains the package batchscope.
     """
     import subprocess
 
     announce()
     try:
-        listener = _listen(os.getpid(), _TRAINING)
+        listener = _listen(os.getpid(), _TRAINING_SOCKET)
     except OSError:
         return
     program = (
@@ -218,11 +218,11 @@ def serve(
     modules: tuple[str, ...],
     table_modules: tuple[str, ...],
 ) -> list[str]:
-    """Run the fork server. Return in each child that is to run a step, with its arguments.
+    """Run the fork server; return the arguments of a step in the child that has to run it.
 
     Args:
         descriptor: The listening socket `training`.
-        can_share: Whether a step may run in a fork of this process.
+        can_share: Function that returns whether a step may run in a fork of this process.
         modules: Modules of batchscope to import after TensorFlow.
         table_modules: Modules to import before the first table, figure or report.
     """
@@ -230,12 +230,12 @@ def serve(
 
     supervisor.set_parent_death_signal()
     snakemake = os.pidfd_open(snakemake_pid)  # fails if Snakemake has ended
-    for signum in _STOP_SIGNALS:  # a scheduler signals all processes; the jobs pass theirs on
+    for signum in _STOP_SIGNALS:  # the steps get them from their jobs
         signal.signal(signum, signal.SIG_IGN)
     training = socket.socket(fileno=descriptor)
     tensorflow_start.load()
-    _import(modules)
-    tables = _listen(snakemake_pid, _TABLES)
+    _import_modules(modules)
+    tables = _listen(snakemake_pid, _TABLES_SOCKET)
     parent = os.getpid()
     steps: dict[int, tuple[int, socket.socket]] = {}  # pidfd -> process id, connection to the job
     while True:
@@ -246,10 +246,10 @@ def serve(
                 pid, job = steps.pop(ready)
                 os.close(ready)
                 with job, contextlib.suppress(OSError):  # the job may have ended
-                    job.sendall(_STATUS.pack(_reap(pid)))
+                    job.sendall(_STATUS_FORMAT.pack(_reap(pid)))
                 continue
             if ready is tables:
-                _import(table_modules)
+                _import_modules(table_modules)
             job, _ = ready.accept()
             if pid := os.fork():
                 steps[os.pidfd_open(pid)] = pid, job
@@ -261,7 +261,7 @@ def serve(
 
 
 def _read_request(job: socket.socket, can_share: Callable[[list[str]], bool]) -> list[str]:
-    """Take over a job's streams, folder and environment; return its arguments."""
+    """Take over a job's streams, folder and environment; return its arguments, or refuse it."""
     with contextlib.suppress(OSError, ValueError):
         _, files, _, _ = socket.recv_fds(job, 1, 2)
         with job.makefile("rb") as stream:
@@ -274,21 +274,21 @@ def _read_request(job: socket.socket, can_share: Callable[[list[str]], bool]) ->
             os.chdir(request["folder"])
             os.environ.clear()
             os.environ.update(request["environment"])
-            # The kernel now kills this process when the job's end is closed.
+            # From now on, the kernel kills this process when the job closes the connection.
             fcntl.fcntl(job, fcntl.F_SETSIG, signal.SIGKILL)
             fcntl.fcntl(job, fcntl.F_SETOWN, os.getpid())
             fcntl.fcntl(job, fcntl.F_SETFL, fcntl.fcntl(job, fcntl.F_GETFL) | os.O_ASYNC)
-            if not select.select([job], [], [], 0)[0]:  # it was not closed before
-                job.sendall(_PID.pack(os.getpid()))
+            if not select.select([job], [], [], 0)[0]:  # the job had not closed it before
+                job.sendall(_PID_FORMAT.pack(os.getpid()))
                 return request["arguments"]
     job.shutdown(socket.SHUT_RDWR)
     os._exit(0)
 
 
-def _import(modules: tuple[str, ...]) -> None:
+def _import_modules(modules: tuple[str, ...]) -> None:
     for module in modules:
         importlib.import_module(f"batchscope.{module}")
-    gc.freeze()  # the garbage collector of a fork would copy the memory that it visits
+    gc.freeze()  # otherwise the garbage collector of a fork would copy the memory that it visits
 
 
 def _address(snakemake_pid: int | str, name: str) -> str:
@@ -307,7 +307,7 @@ def is_same_user(connection: socket.socket) -> bool:
     return struct.unpack("3i", peer)[1] == os.getuid()
 
 
-def _receive(connection: socket.socket, number: struct.Struct) -> int | None:
+def _receive_number(connection: socket.socket, number: struct.Struct) -> int | None:
     with contextlib.suppress(OSError, struct.error):
         return number.unpack(connection.recv(number.size))[0]
     return None

@@ -1,4 +1,4 @@
-"""Ctrl-C ends Snakemake, its jobs and every command without a traceback."""
+"""Signal handlers that end Snakemake, its jobs and commands on Ctrl-C without a traceback."""
 
 import atexit
 import signal
@@ -6,16 +6,16 @@ import sys
 import threading
 from collections.abc import Callable
 
-_SECONDS = 60.0  # that an answer of the main thread may take
+_TIMEOUT_SECONDS = 60.0  # maximum wait until the main thread answers
 _interrupted = False  # whether Ctrl-C has reached this Snakemake
 _handlers_ran = threading.Event()
 
 
 class Stopped(SystemExit):
-    """The end of a process after SIGINT.
+    """SIGINT ends this process.
 
-    Python ends quietly on it, in a process of a pool too. A `KeyboardInterrupt` prints a traceback
-    in each process that does not catch it.
+    Python exits silently on this exception, also in a process of a pool. `KeyboardInterrupt` prints
+    a traceback in each process that does not catch it.
     """
 
 
@@ -32,26 +32,27 @@ def _stop_snakemake(signum: int, frame: object) -> None:
     stop(signum, frame)
 
 
-def stop_quietly(handler: Callable[[int, object], None] = stop) -> None:
-    """Let a handler end this process on Ctrl-C, unless its parent made it ignore Ctrl-C."""
+def install_handler(handler: Callable[[int, object], None] = stop) -> None:
+    """Install a handler of Ctrl-C, unless the parent made this process ignore Ctrl-C."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, handler)
 
 
-def stop_snakemake_quietly() -> None:
-    """Let Ctrl-C end Snakemake, with a last line that tells how to continue."""
-    stop_quietly(_stop_snakemake)
+def install_snakemake_handler() -> None:
+    """Install the handler of Ctrl-C that ends Snakemake and prints how to continue."""
+    install_handler(_stop_snakemake)
     signal.signal(signal.SIGURG, lambda signum, frame: _handlers_ran.set())
 
 
 def is_interrupted() -> bool:
-    """Whether Ctrl-C has reached this Snakemake.
+    """Return whether Ctrl-C has reached this Snakemake.
 
-    Another thread may learn that a job ended by Ctrl-C before the main thread runs the handler for
-    SIGINT. So it sends SIGURG, for Python runs the handlers in the order of the signal numbers.
+    Another thread may learn that a job ended by Ctrl-C before the main thread runs the handler of
+    SIGINT. So it sends SIGURG and waits for its handler: Python runs handlers in the order of the
+    signal numbers, so the handler of SIGINT has run before.
     """
     if not _interrupted and threading.current_thread() is not threading.main_thread():
         _handlers_ran.clear()
         signal.pthread_kill(threading.main_thread().ident, signal.SIGURG)
-        _handlers_ran.wait(_SECONDS)
+        _handlers_ran.wait(_TIMEOUT_SECONDS)
     return _interrupted

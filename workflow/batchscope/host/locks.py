@@ -1,4 +1,4 @@
-"""Lock files, which the system releases when their process ends."""
+"""Lock files; the system releases a lock when its process ends."""
 
 import contextlib
 import fcntl
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from batchscope.core.errors import UserError
 
-SECONDS = 10.0  # a process that was killed may take a moment to end
+TIMEOUT_SECONDS = 10.0  # a killed process may take a moment to end and release its lock
 
 
 def take(path: Path | str) -> int | None:
@@ -29,7 +29,7 @@ def take(path: Path | str) -> int | None:
                 fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except (BlockingIOError, PermissionError):
                 return None
-            # Its last holder may have removed the file in the meantime.
+            # The last holder may have removed the file between the two calls above.
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(descriptor), os.stat(path)):
                     stack.pop_all()
@@ -37,13 +37,13 @@ def take(path: Path | str) -> int | None:
 
 
 @contextlib.contextmanager
-def lock(path: Path, task: str, seconds: float = SECONDS) -> Iterator[None]:
+def lock(path: Path, task: str, seconds: float = TIMEOUT_SECONDS) -> Iterator[None]:
     """Hold a lock file inside the block and remove it afterwards.
 
-    If the file system has no locks, print that and run the block without one.
+    If the file system has no locks, print that and run the block without a lock.
 
     Args:
-        task: Task of the block in messages.
+        task: Verb phrase for messages, such as `train this run`.
 
     Raises:
         UserError: If another process holds the file for longer than `seconds`.
@@ -63,12 +63,12 @@ def lock(path: Path, task: str, seconds: float = SECONDS) -> Iterator[None]:
         yield
         return
     try:
-        with contextlib.suppress(OSError):  # a full disk; only the message needs this line
+        with contextlib.suppress(OSError):  # a full disk; only messages need the text
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
         yield
     finally:
-        path.unlink(missing_ok=True)  # while it is held: see `take`
+        path.unlink(missing_ok=True)  # before its release, as `take` expects
         os.close(descriptor)
 
 

@@ -1,8 +1,8 @@
-"""Memory limits of this process, and trainings that the kernel killed for memory.
+"""Memory limits of this process, and detection of trainings that the kernel killed for memory.
 
-The kernel counts its kills for memory per control group, or else for the whole machine. A process
-that ended by SIGKILL while this count rose is taken for one of them; another kill at that moment
-cannot be distinguished. The limit is the smallest one of the control groups and the machine.
+The kernel counts its kills for memory per control group, or else for the whole machine. If this
+count rose while a process ended by SIGKILL, the process counts as killed for memory, although
+another may have been. The limit is the smallest one of the control groups and the machine.
 
 Such a kill is a result, the status `out_of_memory`. A scheduler sets a limit per job: there the
 first kill fails the job and leaves a note in the run's folder. The next job records the result if
@@ -18,69 +18,72 @@ from typing import NamedTuple
 
 from batchscope.core.errors import UserError
 
-NOTE = "memory_kill.json"
-SCHEDULED = "BATCHSCOPE_SCHEDULED"  # environment variable of a job that a scheduler started
-GROUPS, CONTROLLERS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
-VMSTAT = Path("/proc/vmstat")
-_LARGEST_ARRAY = 0.25  # share of the memory; other processes and results need some too
-# File of a control group, and the line `name number` in it, by the version of control groups.
-_LIMIT = {1: ("memory.limit_in_bytes", ""), 2: ("memory.max", "")}
-_USED = {1: ("memory.usage_in_bytes", ""), 2: ("memory.current", "")}
-_CACHE = {1: ("memory.stat", "total_inactive_file"), 2: ("memory.stat", "inactive_file")}
-_KILLS = {1: ("memory.oom_control", "oom_kill"), 2: ("memory.events", "oom_kill")}
+KILL_NOTE = "memory_kill.json"
+SCHEDULED_VARIABLE = "BATCHSCOPE_SCHEDULED"  # set in the jobs that a scheduler starts
+GROUPS_FILE, CONTROLLERS_FOLDER = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+VMSTAT_FILE = Path("/proc/vmstat")
+_ARRAY_SHARE = 0.25  # maximum share of the memory; other processes need some too
+# Version of control groups -> a file of a group, and the name of a line `name number` in it.
+_LIMIT_FILES = {1: ("memory.limit_in_bytes", ""), 2: ("memory.max", "")}
+_USAGE_FILES = {1: ("memory.usage_in_bytes", ""), 2: ("memory.current", "")}
+_CACHE_FILES = {1: ("memory.stat", "total_inactive_file"), 2: ("memory.stat", "inactive_file")}
+_KILL_COUNT_FILES = {1: ("memory.oom_control", "oom_kill"), 2: ("memory.events", "oom_kill")}
 
 
 class ControlGroup(NamedTuple):
-    """A control group that limits memory."""
+    """A control group of processes, which may limit memory."""
 
     folder: Path
     version: int
 
     def read(self, files: dict[int, tuple[str, str]]) -> int | None:
         file, name = files[self.version]
-        return _number(self.folder / file, name)
+        return _read_number(self.folder / file, name)
 
     @property
     def limit(self) -> int | None:
-        limit = self.read(_LIMIT)
-        return None if limit is None or limit >= 1 << 60 else limit  # version 1: no limit
+        limit = self.read(_LIMIT_FILES)
+        return None if limit is None or limit >= 1 << 60 else limit  # no limit in version 1
 
     @property
     def free(self) -> int | None:
-        """Bytes below the limit, including the cache that the kernel gives up first."""
-        limit, used = self.limit, self.read(_USED)
+        """Bytes up to the limit, including the cache that the kernel releases first."""
+        limit, used = self.limit, self.read(_USAGE_FILES)
         if limit is None or used is None:
             return None
-        return max(0, limit - max(0, used - (self.read(_CACHE) or 0)))
+        return max(0, limit - max(0, used - (self.read(_CACHE_FILES) or 0)))
 
 
 def control_groups() -> list[ControlGroup]:
     """Return the control groups of this process, innermost first."""
     groups = []
     with contextlib.suppress(OSError):
-        for line in GROUPS.read_text(encoding="utf-8").splitlines():
+        for line in GROUPS_FILE.read_text(encoding="utf-8").splitlines():
             _, controllers, path = line.split(":", 2)
             if controllers and "memory" not in controllers.split(","):
                 continue
-            top = CONTROLLERS / "memory" if controllers else CONTROLLERS
+            top = CONTROLLERS_FOLDER / "memory" if controllers else CONTROLLERS_FOLDER
             group = top / path.strip("/")
             parents = [group, *group.parents]
-            # In a container the path may not exist: its own group is the root.
+            # In a container the path may not exist, because the root is the container's group.
             folders = [folder for folder in parents[: parents.index(top) + 1] if folder.is_dir()]
             groups += [ControlGroup(folder, 1 if controllers else 2) for folder in folders]
     return groups
 
 
 def kill_count() -> int | None:
-    """Return the kernel's number of kills for memory; None if it does not say."""
-    kills = (group.read(_KILLS) for group in control_groups())
-    return next((number for number in kills if number is not None), _number(VMSTAT, "oom_kill"))
+    """Return the kernel's count of kills for memory; None if the kernel has no count."""
+    counts = [group.read(_KILL_COUNT_FILES) for group in control_groups()]
+    counts.append(_read_number(VMSTAT_FILE, "oom_kill"))
+    return next((count for count in counts if count is not None), None)
 
 
-def limit_met(before: int | None) -> float | None:
+def limit_after_kill(earlier_count: int | None) -> float | None:
     """Return the limit in MB if the kernel has killed for memory since an earlier count."""
-    now = kill_count()
-    return limit_mb() if before is not None and now is not None and now > before else None
+    count = kill_count()
+    if earlier_count is None or count is None or count <= earlier_count:
+        return None
+    return limit_mb()
 
 
 def limit_mb() -> float:
@@ -88,9 +91,9 @@ def limit_mb() -> float:
     return min(total, *(group.limit or total for group in control_groups()), total) / 10**6
 
 
-def largest_array() -> float:
-    """Return the bytes of the largest array to hold in memory; larger ones stay on the disk."""
-    return _LARGEST_ARRAY * limit_mb() * 10**6
+def max_array_bytes() -> float:
+    """Return the size in bytes above which an array stays on the disk."""
+    return _ARRAY_SHARE * limit_mb() * 10**6
 
 
 def record_or_retry(folder: Path, killed_at_mb: float | None) -> str | None:
@@ -98,22 +101,22 @@ def record_or_retry(folder: Path, killed_at_mb: float | None) -> str | None:
 
     Args:
         folder: The run's folder.
-        killed_at_mb: Memory limit of the training that the kernel has just killed, if it has.
+        killed_at_mb: Memory limit of the training, if the kernel has just killed it for memory.
 
     Raises:
-        UserError: If the kernel has, and a later job may have more memory.
+        UserError: If the training was just killed and a later job may have more memory.
     """
     from batchscope.core import disk
 
-    note = folder / NOTE
-    if SCHEDULED in os.environ and killed_at_mb is not None:
+    note = folder / KILL_NOTE
+    if SCHEDULED_VARIABLE in os.environ and killed_at_mb is not None:
         disk.write_json(note, {"limit_mb": killed_at_mb})
         raise UserError(
             f"{folder}: the kernel killed the training for memory (received at most "
             f"{killed_at_mb:.0f} MB). The next call of snakemake resumes from the checkpoint if "
             "its job has more memory; otherwise it records the run as out_of_memory."
         )
-    if SCHEDULED in os.environ and note.exists():
+    if SCHEDULED_VARIABLE in os.environ and note.exists():
         earlier_mb = disk.read_json(note)["limit_mb"]
         killed_at_mb = earlier_mb if limit_mb() <= earlier_mb else None
     if killed_at_mb is None:
@@ -121,8 +124,8 @@ def record_or_retry(folder: Path, killed_at_mb: float | None) -> str | None:
     return f"The kernel killed the training for memory; its limit was {killed_at_mb:.0f} MB."
 
 
-def _number(path: Path, name: str) -> int | None:
-    """Return a number of the kernel's; None if the file or line is missing, or says `max`."""
+def _read_number(path: Path, name: str) -> int | None:
+    """Return the number in a file of the kernel, or in its line `name number`; None without it."""
     with contextlib.suppress(OSError, ValueError, KeyError):
         text = path.read_text(encoding="utf-8")
         return int(dict(map(str.split, text.splitlines()))[name] if name else text)

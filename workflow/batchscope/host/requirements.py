@@ -1,7 +1,7 @@
-"""Requirements of a training, a timing or a command: files, a GPU, and cores.
+"""Check whether this machine has the files, GPU and cores that a training, timing or command needs.
 
 A missing requirement is found when planning and shown with its fix. Jobs that need it are left out
-and nothing is recorded, so that the same command runs them once the requirement is met.
+without a record, so that the same command runs them once the requirement is met.
 """
 
 import os
@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 from batchscope.core.errors import UserError
 
-# `true` if Snakemake was given GPUs, as in a cluster's profile: other machines run the jobs.
-REMOTE_GPUS = "BATCHSCOPE_GPUS"
+# This variable is `true` if Snakemake's options include GPUs, as in a cluster's profile. Then other
+# machines run the jobs.
+REMOTE_GPUS_VARIABLE = "BATCHSCOPE_GPUS"
 
-# Status of a job with a missing requirement.
+# Statuses of a job with a missing requirement, and their words.
 NOT_INSTALLED = "not_installed"
 NO_GPU = "no_gpu"
 NO_CORES = "no_cores"
@@ -35,7 +36,7 @@ def label_count(status: str, count: int) -> str:
 class MissingRequirement(NamedTuple):
     """A requirement that this machine does not meet."""
 
-    status: str  # of the jobs that need it
+    status: str  # status of the jobs that need it
     title: str
     fix: str
 
@@ -59,30 +60,30 @@ def missing(factors: dict[str, Any]) -> MissingRequirement | None:
         if not os.path.exists(path):
             title = f"Not installed: {os.path.relpath(path)}"
             return MissingRequirement(NOT_INSTALLED, title, "install or create it")
-    if os.environ.get(REMOTE_GPUS) == "true":
+    if os.environ.get(REMOTE_GPUS_VARIABLE) == "true":
         return None
     if factors["device"] == "gpu" and not has_gpu():
         return GPU
-    if threads > cores():
-        received = f"received {threads}, more than the cores that may be used here ({cores()})"
+    if threads > (cores := usable_cores()):
+        received = f"received {threads}, more than the cores that may be used here ({cores})"
         fix = "run it on a machine that has as many, or with --profile slurm; or set fewer threads"
         return MissingRequirement(NO_CORES, f"threads: {received}", fix)
     return None
 
 
-def cores() -> int:
+def usable_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
 def check_threads(threads: int) -> None:
-    """Refuse more threads than the job may use cores: they would take turns."""
-    if threads > cores():
+    """Raise `UserError` for more threads than the job's cores, where threads would take turns."""
+    if threads > (cores := usable_cores()):
         raise UserError(
-            f"threads: received {threads}; at most {cores()} are expected, the cores that the job "
+            f"threads: received {threads}; at most {cores} are expected, the cores that the job "
             "may use here."
         )
 
 
 def has_gpu() -> bool:
-    """Whether this machine has an NVIDIA GPU, without importing a framework."""
+    """Return whether this machine has an NVIDIA GPU, without importing a framework."""
     return Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None

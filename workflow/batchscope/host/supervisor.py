@@ -1,10 +1,10 @@
-"""Run a user's command in a process that ends everything that the command started.
+"""Run a user's command, then end every process that it started and send its status to the job.
 
 The supervisor is a process between a job and the command. It is a subreaper: a process that the
 command leaves behind becomes its child. Its standard input is a socket to the job. A byte that
 arrives is a signal for all processes of the command; when the socket closes, they are killed. After
 the command's end the supervisor kills the remaining processes and sends a line of JSON to the job.
-It does not import batchscope, so that the command's own environment variables may be set.
+It does not import batchscope, so that the command's environment variables may be set.
 """
 
 import contextlib
@@ -21,8 +21,8 @@ from pathlib import Path
 
 import psutil
 
-_SECONDS = 10.0  # between two searches for orphans that have ended
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # of prctl(2)
+_REAP_SECONDS = 10.0  # between two searches for orphans that have ended
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # options of prctl(2)
 
 
 def become_subreaper() -> None:
@@ -33,7 +33,7 @@ def set_parent_death_signal(parent: int | None = None) -> None:
     """Let the kernel kill this process when the thread that started it ends.
 
     Args:
-        parent: The parent's process id, if this process should also end because it ended before.
+        parent: Expected process id of the parent; with another parent, end this process now.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if parent not in (None, os.getppid()):
@@ -60,11 +60,11 @@ def kill_descendants() -> None:
         time.sleep(0.01)
 
 
-def _reap_children(exception: int = 0) -> None:
-    """Wait for the children that have ended, up to the one with the process id `exception`."""
+def _reap_children(until_pid: int = 0) -> None:
+    """Collect the children that have ended, until the child `until_pid` is the next one."""
     options = os.WEXITED | os.WNOHANG | os.WNOWAIT
     with contextlib.suppress(ChildProcessError):
-        while (child := os.waitid(os.P_ALL, 0, options)) and child.si_pid != exception:
+        while (child := os.waitid(os.P_ALL, 0, options)) and child.si_pid != until_pid:
             os.waitpid(child.si_pid, 0)
 
 
@@ -73,13 +73,13 @@ def main(command: list[str]) -> None:
     job = socket.socket(fileno=os.dup(0))
     for signum in (signal.SIGTERM, signal.SIGINT):  # the job passes them on
         signal.signal(signum, signal.SIG_IGN)
-    begun = time.monotonic()
+    start = time.monotonic()
     pid = os.fork()
     if pid == 0:
         _run_command(command)
-    ended, signals = os.pidfd_open(pid), []
-    while ended not in (ready := select.select([ended, job], [], [], _SECONDS)[0]):
-        _reap_children(exception=pid)
+    end_event, signals = os.pidfd_open(pid), []
+    while end_event not in (ready := select.select([end_event, job], [], [], _REAP_SECONDS)[0]):
+        _reap_children(until_pid=pid)
         if ready:
             if not (signum := job.recv(1)):
                 kill_descendants()
@@ -87,16 +87,16 @@ def main(command: list[str]) -> None:
             signals += signum
             _signal_descendants(signum[0])
     _, status, _ = os.wait4(pid, 0)
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - start
     kill_descendants()
     answer = {
         "status": os.waitstatus_to_exitcode(status),  # -n if signal n ended it
         "signals": signals,
         "seconds": seconds,
-        # The largest of its processes.
+        # Peak memory of the largest process.
         "largest_mb": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 10**6,
     }
-    with contextlib.suppress(OSError):  # the job has ended
+    with contextlib.suppress(OSError):  # the job may have ended
         job.sendall(json.dumps(answer).encode() + b"\n")
 
 

@@ -1,4 +1,4 @@
-"""Start TensorFlow and Keras with the threads and the device of a step."""
+"""Start TensorFlow and Keras with the threads, device and replicas of a step."""
 
 import contextlib
 import importlib
@@ -13,35 +13,35 @@ from batchscope.host import requirements
 
 # Packages that Keras imports if they are installed, for features that this project does not use.
 # Importing them takes about as long as TensorFlow itself.
-OPTIONAL = ("sklearn", "matplotlib", "pandas")
+OPTIONAL_PACKAGES = ("sklearn", "matplotlib", "pandas")
 # Environment variables that change the rounding or the choice of operations.
-ARITHMETIC = (
+ARITHMETIC_VARIABLES = (
     *("TF_ENABLE_ONEDNN_OPTS", "TF_SET_ONEDNN_FPMATH_MODE", "ONEDNN_MAX_CPU_ISA"),
     *("NVIDIA_TF32_OVERRIDE", "TF_XLA_FLAGS", "OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES"),
 )
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-def quiet() -> None:
+def silence_logs() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ["KERAS_BACKEND"] = "tensorflow"
 
 
 @contextlib.contextmanager
-def hushed() -> Iterator[None]:
+def hidden_stderr() -> Iterator[None]:
     """Hide the stderr of native code inside the block, unless the block raises.
 
     TensorFlow's libraries report on themselves before any setting can silence them.
     """
-    with tempfile.TemporaryFile() as kept:
+    with tempfile.TemporaryFile() as buffer:
         sys.stderr.flush()
         stderr = os.dup(2)
-        os.dup2(kept.fileno(), 2)
+        os.dup2(buffer.fileno(), 2)
         try:
             yield
         except BaseException:
-            kept.seek(0)
-            os.write(stderr, kept.read())
+            buffer.seek(0)
+            os.write(stderr, buffer.read())
             raise
         finally:
             sys.stderr.flush()
@@ -49,18 +49,18 @@ def hushed() -> Iterator[None]:
             os.close(stderr)
 
 
-def threads_of(threads: int) -> int:
-    return threads or requirements.cores()
+def thread_count(threads: int) -> int:
+    return threads or requirements.usable_cores()
 
 
-def limit(threads: int = 1, device: str = "cpu") -> None:
+def set_threads_and_device(threads: int = 1, device: str = "cpu") -> None:
     """Set the threads and the device of libraries before their import.
 
     The user's variables that change arithmetic are removed, because no result's name holds them.
     """
-    for variable in ARITHMETIC:
+    for variable in ARITHMETIC_VARIABLES:
         os.environ.pop(variable, None)
-    os.environ.update(dict.fromkeys(_THREADS, str(threads)))
+    os.environ.update(dict.fromkeys(_THREAD_VARIABLES, str(threads)))
     if device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
@@ -70,16 +70,17 @@ def load(threads: int = 1, device: str = "cpu") -> None:
 
     The user's `~/.keras/keras.json` is overridden, because no result's name holds its settings.
     """
-    quiet()
-    limit(threads, device)
+    silence_logs()
+    set_threads_and_device(threads, device)
     if "keras" not in sys.modules:
-        left_out = [name for name in OPTIONAL if name not in sys.modules]
-        sys.modules.update(dict.fromkeys(left_out))  # type: ignore[arg-type]
+        blocked = [name for name in OPTIONAL_PACKAGES if name not in sys.modules]
+        # Python refuses to import a module with the entry None.
+        sys.modules.update(dict.fromkeys(blocked))  # type: ignore[arg-type]
         try:
-            with hushed():
+            with hidden_stderr():
                 importlib.import_module("keras")
         finally:
-            for name in left_out:
+            for name in blocked:
                 del sys.modules[name]
     import keras
 
@@ -93,23 +94,23 @@ def start(threads: int = 1, device: str = "cpu", replicas: int = 1) -> None:
 
     Args:
         threads: Threads of one operation; 0 for the number of cores. With one thread, operations
-            run one after another too, so that sums always have the same order.
-        replicas: Devices of a training: GPUs, or logical devices of the CPU.
+            also run one after another, so that sums always have the same order.
+        replicas: Number of devices of a training: GPUs, or logical devices of the CPU.
 
     Raises:
         UserError: If TensorFlow already runs with other settings, or finds too few GPUs.
     """
-    threads = threads_of(threads)
+    threads = thread_count(threads)
     load(threads, device)
     import tensorflow as tf
 
-    with hushed():
+    with hidden_stderr():
         gpus = tf.config.list_physical_devices("GPU")
-    # A thread per GPU, so that none waits until another's work is handed over.
-    side_by_side = replicas if device == "gpu" and replicas > 1 else 1
+    # Each GPU has a thread, so that no GPU waits until another GPU has received its work.
+    gpu_threads = replicas if device == "gpu" and replicas > 1 else 1
     try:
         tf.config.threading.set_intra_op_parallelism_threads(threads)
-        tf.config.threading.set_inter_op_parallelism_threads(max(min(threads, 2), side_by_side))
+        tf.config.threading.set_inter_op_parallelism_threads(max(min(threads, 2), gpu_threads))
         if device == "cpu":
             tf.config.set_visible_devices([], "GPU")
             cpu = tf.config.list_physical_devices("CPU")[0]

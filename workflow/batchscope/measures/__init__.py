@@ -1,4 +1,4 @@
-"""Measures of a finished run, or of two runs: one module each.
+"""Measures of a finished run, or of a pair of runs: one module each.
 
 The module assigns its specification to `ENTRY`: settings, columns, tables, figures and version. It
 has the function::
@@ -10,7 +10,7 @@ only finished runs that reached the setting `epoch`, if the measure has it. It r
 weights or data of a run are missing. The specifications are read with every study: import slow
 libraries, and modules that need the registry, inside the functions.
 
-`measure_job` writes the records.
+`measure_job` calls the function and writes the record. Modules without `ENTRY` are helpers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Measured:
     """Results of a measure.
 
     Attributes:
-        values: Column of runs.csv -> number. A missing column, or None, has no value.
+        values: Column of runs.csv -> number. None and missing columns are empty cells.
         details: Further keys of the record, for the tables.
         arrays: Arrays of the npz, if the measure writes one.
     """

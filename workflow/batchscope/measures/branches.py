@@ -1,8 +1,9 @@
 """Local critical batch size by branching (Merrill et al. 2025, arXiv 2505.23971), and the gradient
 noise scale at the same weights. The run is trained again, with branches at several points.
 
-The run passes the same weights as before, bit for bit, so its history must equal the one on disk.
-Points that a killed job finished are kept next to the record, with the training's checkpoint.
+The retraining reproduces the run bit for bit, so its history must equal the history on disk.
+`branched_training` trains the run and its branches; this module has settings, tables and figures.
+The points that a killed job finished stay next to the record, with the training's checkpoint.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from batchscope.measures import Measured
-from batchscope.study.common_settings import Examples
+from batchscope.study.measure_settings import Examples
 from batchscope.study.model import Integer, Model, Number, Unique
 from batchscope.study.run_factors import training_copies
 from batchscope.study.setting import Setting, Word
@@ -73,38 +74,38 @@ def _problems(
     if training_examples is None:
         return
     available, batch_size = training_examples * training_copies(factors), factors["batch_size"]
-    largest = max(settings["factors"])
+    largest = max(settings["factors"])  # a multiple of the batch size, not a factor of the run
     if largest * batch_size > available:
         text = f"received {largest}, a batch size of {largest * batch_size}; at most "
         text += f"{available // batch_size} is expected, by the {available} training examples."
         yield "factors", text
 
 
-def critical_factor(factors: list[int], losses: list[float], tolerance: float) -> int:
-    """Return the largest factor that does not raise the loss, at least the first one.
+def critical_multiple(multiples: list[int], losses: list[float], tolerance: float) -> int:
+    """Return the largest multiple of the batch size that does not raise the loss.
 
-    Its loss is at most the lowest loss of a smaller factor plus the tolerance. The loss of a
-    diverged branch is infinite.
+    Its loss is at most the lowest loss of a smaller multiple plus the tolerance. The first multiple
+    always passes. The loss of a diverged branch is infinite.
     """
-    critical, least = factors[0], losses[0]
-    for factor, loss in zip(factors[1:], losses[1:], strict=True):
-        if math.isfinite(loss) and loss <= least + tolerance:
-            critical = factor
-        least = min(least, loss)
+    critical, lowest_loss = multiples[0], losses[0]
+    for multiple, loss in zip(multiples[1:], losses[1:], strict=True):
+        if math.isfinite(loss) and loss <= lowest_loss + tolerance:
+            critical = multiple
+        lowest_loss = min(lowest_loss, loss)
     return critical
 
 
-_POINT = {
+_POINT_KEYS = {
     "share": Column("Branch point, as a share of the training's examples."),
     "examples_used": IntegerColumn("Examples used before this point.", "examples"),
 }
-_BRANCHES = {
-    **_POINT,
+_BRANCH_COLUMNS = {
+    **_POINT_KEYS,
     "factor": IntegerColumn("Factor k on the batch size of the training."),
     "branch_loss": Column("Smoothed validation loss of the branch; empty if it diverged.", "nats"),
 }
-_POINTS = {
-    **_POINT,
+_POINT_COLUMNS = {
+    **_POINT_KEYS,
     "local_critical_batch_size": IntegerColumn(
         "Largest batch size with a loss within the tolerance of all smaller ones.", "examples"
     ),
@@ -117,29 +118,29 @@ _POINTS = {
 }
 
 
-def _points(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+def _point_rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
     """Yield the points of a run with their local critical batch size and noise scale."""
-    tolerance, size = record["settings"]["tolerance"], record.get("batch_size")
+    tolerance, batch_size = record["settings"]["tolerance"], record.get("batch_size")
     for point in record.get("points") or ():
         losses = [math.inf if loss is None else loss for loss in point["losses"]]
-        critical = size * critical_factor(record["factors"], losses, tolerance)
+        critical = batch_size * critical_multiple(record["factors"], losses, tolerance)
         noise = point["noise"] or {}
-        scale = noise.get("gradient_noise_scale")
+        noise_scale = noise.get("gradient_noise_scale")
         yield {
-            **{name: point[name] for name in _POINT},
+            **{name: point[name] for name in _POINT_KEYS},
             **noise,
             "local_critical_batch_size": critical,
-            "critical_over_noise": critical / scale if scale else None,
+            "critical_over_noise": critical / noise_scale if noise_scale else None,
         }
 
 
-def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the branches of a run, by point and factor."""
+def _branch_rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the branches of a run, by point and multiple of the batch size."""
     for point in record.get("points") or ():
-        for factor, loss in zip(record["factors"], point["losses"], strict=True):
+        for multiple, loss in zip(record["factors"], point["losses"], strict=True):
             yield {
-                **{name: point[name] for name in _POINT},
-                "factor": factor,
+                **{name: point[name] for name in _POINT_KEYS},
+                "factor": multiple,
                 "branch_loss": loss,
             }
 
@@ -174,8 +175,8 @@ ENTRY = Measure(
         ),
     ),
     tables={
-        "branches": Table(_BRANCHES, _rows, keys=("share", "factor")),
-        "branch_points": Table(_POINTS, _points, keys=("share",)),
+        "branches": Table(_BRANCH_COLUMNS, _branch_rows, keys=("share", "factor")),
+        "branch_points": Table(_POINT_COLUMNS, _point_rows, keys=("share",)),
     },
     order=6,
 )
@@ -190,16 +191,16 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     from batchscope.measures.branched_training import BranchedTraining
     from batchscope.training import snapshots
 
-    again = BranchedTraining(run, settings, run.training_loss(settings, chunk=1))
-    again.fit(again.epochs)
-    snapshots.check_same(run, again.epochs, again.progress.history)
-    points = [again.points[str(update)] for update in sorted(again.visits)]
-    window = again.window
+    training = BranchedTraining(run, settings, run.training_loss(settings, chunk=1))
+    training.fit(training.epochs)
+    snapshots.check_same_history(run, training.epochs, training.progress.history)
+    points = [training.points[str(updates)] for updates in sorted(training.visited_updates)]
+    window = training.window
     details = {
         "points": points,
-        "factors": list(window.factors),
+        "factors": list(window.multiples),
         "batch_size": window.batch_size,
     }
-    rows = _points({**details, "settings": settings}, Path())
-    last = [row["local_critical_batch_size"] for row in rows][-1]
-    return Measured({"local_critical_batch_size": last}, details)
+    rows = _point_rows({**details, "settings": settings}, Path())
+    *_, last = rows
+    return Measured({"local_critical_batch_size": last["local_critical_batch_size"]}, details)

@@ -35,7 +35,7 @@ from batchscope.study.specifications import (
 if TYPE_CHECKING:
     from batchscope.measures.finished_run import FinishedRun
 
-_UPDATES = {
+_BIN_COLUMNS = {
     "low": Column("Lower edge of a bin of update norms."),
     "high": Column("Upper edge of the bin."),
     "count": IntegerColumn("Updates in it.", "updates"),
@@ -43,11 +43,11 @@ _UPDATES = {
 }
 
 
-def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+def _bin_rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
     """Yield the bins of a histogram of update norms, with shares of all the run's updates."""
     histogram = record.get("histogram")
-    for at, count in enumerate(histogram["counts"] if histogram else ()):
-        low, high = histogram["edges"][at : at + 2]
+    for index, count in enumerate(histogram["counts"] if histogram else ()):
+        low, high = histogram["edges"][index : index + 2]
         share = count / record["values"]["updates"]
         yield {"low": low, "high": high, "count": count, "share": share}
 
@@ -108,16 +108,16 @@ ENTRY = Measure(
             columns=("low", "high", "count", "share"),
         ),
     ),
-    tables={"updates": Table(_UPDATES, _rows)},
+    tables={"updates": Table(_BIN_COLUMNS, _bin_rows)},
     memory_mb=1000,
     order=4,
 )
 
-# All runs have the same edges, so that their histograms can be compared.
-SMALLEST, LARGEST, BINS_PER_DECADE = -8, 3, 20
+# Exponents of the outermost edges. All runs have the same edges, so that histograms are comparable.
+MIN_EXPONENT, MAX_EXPONENT, BINS_PER_DECADE = -8, 3, 20
 
 
-def path(norms: np.ndarray, distance: float) -> dict[str, float | None]:
+def path_columns(norms: np.ndarray, distance: float) -> dict[str, float | None]:
     """Return the columns of the measure; straightness is None for a path of length 0."""
     length = math.fsum(norms)
     return {
@@ -130,13 +130,13 @@ def path(norms: np.ndarray, distance: float) -> dict[str, float | None]:
 
 
 def histogram(norms: np.ndarray) -> dict[str, list]:
-    """Return `counts` of the norms between the `edges`, even in log10, of the occupied range.
+    """Return the histogram of the norms: `counts` between `edges` that are even in log10.
 
-    Norms beyond the outermost edges, 1e-8 and 1e3, count in the outermost bins. Updates that
-    changed nothing have no logarithm and are in no bin.
+    Empty bins at both ends are left out. Norms beyond 1e-8 and 1e3 count in the outermost bins.
+    Updates that changed nothing have no logarithm and are in no bin.
     """
-    decades = LARGEST - SMALLEST
-    edges = 10.0 ** (np.arange(decades * BINS_PER_DECADE + 1) / BINS_PER_DECADE + SMALLEST)
+    decades = MAX_EXPONENT - MIN_EXPONENT
+    edges = 10.0 ** (np.arange(decades * BINS_PER_DECADE + 1) / BINS_PER_DECADE + MIN_EXPONENT)
     moved = np.asarray(norms, np.float64)[np.asarray(norms) > 0]
     counts, _ = np.histogram(np.clip(moved, edges[0], edges[-1]), edges)
     occupied = np.flatnonzero(counts)
@@ -147,7 +147,7 @@ def histogram(norms: np.ndarray) -> dict[str, list]:
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measure the path of a run's weights; raise `UserError` without norms of updates."""
+    """Measure the path of a run's weights; raise `UserError` if it has no norms of updates."""
     from batchscope.store import weights
 
     norms = run.files.arrays("updates.npz", "update_norms")["update_norms"].astype(np.float64)
@@ -156,4 +156,4 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
             f"{run.name}: received no norms of its updates; update_norms: true is expected."
         )
     distance = weights.distance(run.weights("initial")[0], run.weights("final")[0])
-    return Measured(path(norms, distance), {"histogram": histogram(norms)})
+    return Measured(path_columns(norms, distance), {"histogram": histogram(norms)})

@@ -11,7 +11,7 @@ import numpy as np
 
 from batchscope.measures import Measured, finite
 from batchscope.study import tasks
-from batchscope.study.common_settings import Epoch, OfWeights
+from batchscope.study.measure_settings import Epoch, WeightsSettings
 from batchscope.study.specifications import (
     Column,
     Figure,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from batchscope.measures.finished_run import FinishedRun
 
 
-class EvaluateSettings(OfWeights):
+class EvaluateSettings(WeightsSettings):
     """Settings of `evaluate`."""
 
     epoch: Epoch = 0
@@ -35,8 +35,8 @@ class EvaluateSettings(OfWeights):
 _TITLES = {"train": "Training", "validation": "Validation", "test": "Test"}
 
 
-def _split_columns(split: str, **facts: str) -> dict[str, Column]:
-    """Return the columns of a split, with `facts` for the first metric of each task."""
+def _split_columns(split: str, **first_metric: str) -> dict[str, Column]:
+    """Return the columns of a split; `first_metric` describes the first metric of each task."""
     loss = f"{_TITLES[split]} loss"
     columns = {
         f"{split}_loss": PositiveColumn(f"Mean loss on the {split} split, dropout off.", label=loss)
@@ -46,9 +46,9 @@ def _split_columns(split: str, **facts: str) -> dict[str, Column]:
             f"{metric.doc.format(split=split)}.",
             metric.unit,
             label=f"{_TITLES[split]} {metric.words}",
-            least=metric.least,
-            most=metric.most,
-            **(facts if metric in tasks.FIRST else {}),
+            minimum=metric.minimum,
+            maximum=metric.maximum,
+            **(first_metric if metric in tasks.FIRST_METRICS else {}),
         )
     return columns
 
@@ -117,37 +117,37 @@ ENTRY = Measure(
     order=1,
 )
 
-# A smaller mean loss is only the rounding error of float32 probabilities near 1.
-SMALLEST_LOSS = float(np.finfo(np.float32).eps)
+# A smaller mean loss is the rounding error of float32 probabilities near 1; no ratio uses it.
+MIN_RATIO_LOSS = float(np.finfo(np.float32).eps)
 
 
 def generalisation_gaps(metrics: dict[str, float], metric: str) -> dict[str, float | None]:
     """Return the three forms of the generalisation gap; larger values mean a larger gap.
 
     They are test loss - training loss, test loss / training loss, and training metric - test metric
-    (accuracy for classes). None replaces values that are not finite, and the ratio if the training
-    loss is only rounding error.
+    (accuracy for classes). A value is None if it is not finite. The ratio is also None if the
+    training loss is only rounding error.
     """
     train, test = metrics["train_loss"], metrics["test_loss"]
     gaps = {
         "generalisation_gap": test - train,
         f"generalisation_gap_{metric}": metrics[f"train_{metric}"] - metrics[f"test_{metric}"],
-        "generalisation_gap_ratio": test / train if train >= SMALLEST_LOSS else math.nan,
+        "generalisation_gap_ratio": test / train if train >= MIN_RATIO_LOSS else math.nan,
     }
     return finite(gaps)
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Evaluate a run with its last weights or those after an epoch."""
+    """Evaluate a run on every split, with final or best weights or the weights after an epoch."""
     from batchscope.study import snapshot_epochs
     from batchscope.training import losses, trajectory
 
-    which, epoch = settings["weights"], settings["epoch"]
+    weights, epoch = settings["weights"], settings["epoch"]
     if epoch:
-        which = snapshot_epochs.weights_name(epoch, run.record["epochs_run"])
+        weights = snapshot_epochs.weights_name(epoch, run.record["epochs_run"])
     examples = {split: run.data.examples(split) for split in tasks.SPLITS}
-    objective = losses.Objective(run.model(which), examples["train"])
+    objective = losses.Objective(run.model(weights), examples["train"])
     metrics: dict[str, float] = {}
     for split, rows in examples.items():
-        metrics |= trajectory.named(split, objective.over(rows).evaluate())
+        metrics |= trajectory.columns_of_split(split, objective.with_examples(rows).evaluate())
     return Measured(metrics | generalisation_gaps(metrics, tasks.TASKS[run.data.task][0]))

@@ -1,18 +1,17 @@
 """Norm of the mean gradient of 1, 2, 4 ... examples over the mean norm of single ones, at the
 start, middle and end of the training.
 
-Larger batches take smaller steps, the article argues, since the gradients in a batch compete, so
-that their mean is shorter than they are. The measure is the mean norm of the mean gradient of b
-examples, b = 1, 2, 4, ..., over the mean norm of single ones: 1 if all gradients are equal,
-1/sqrt(b) if they are orthogonal and equally long. A mean of norms is at most their root mean
-square (Jensen), so the value may be below 1/sqrt(b) for unrelated gradients. They are compared with
-themselves, by the same means, after every one has been given a random sign, which leaves lengths
-and axes as they are and no direction in common. With G_ij = g_i . g_j::
+The article argues that larger batches take smaller steps, because the gradients in a batch compete:
+their mean is shorter than a single gradient. The ratio is 1 if all gradients are equal, and
+1/sqrt(b) if they are orthogonal and equally long. A mean of norms is at most their root mean square
+(Jensen), so the ratio of unrelated gradients may be below 1/sqrt(b). The same gradients with random
+signs are therefore the reference: they keep lengths and axes, but share no direction. With
+G_ij = g_i . g_j::
 
     || mean of g_i over a batch ||^2  =  sum of G_ij over the batch's i and j  /  b^2
 
-so that every batch's norm comes from the gradients of single examples, computed once. Without
-dropout; batch normalisation uses its moving statistics.
+So the norms of all batches follow from the gradients of single examples, which are computed once.
+There is no dropout, and batch normalisation uses its moving statistics.
 
 Source: D. Chang and A. Pathak 2020, "Effect of Batch Size on Neural Net Training", figures 14
 to 16.
@@ -29,7 +28,7 @@ import numpy as np
 from pydantic import Field
 
 from batchscope.measures import Measured
-from batchscope.measures.subspace import MEMORY, TILE
+from batchscope.measures.subspace import MEMORY_BYTES, TILE_WEIGHTS
 from batchscope.study.model import Integer, Model
 from batchscope.study.setting import Setting
 from batchscope.study.specifications import (
@@ -56,7 +55,7 @@ class GradientAlignmentSettings(Model):
     """Random divisions into batches."""
 
 
-_ALIGNMENT = {
+_ALIGNMENT_COLUMNS = {
     "place": TextColumn("start, middle or end of the training."),
     "epoch": IntegerColumn("Epoch of the weights.", "epochs"),
     "examples": IntegerColumn("Examples in a batch.", "examples"),
@@ -66,15 +65,14 @@ _ALIGNMENT = {
 }
 
 
-def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+def _alignment_rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
     """Yield the alignment at each place, by number of examples in a batch."""
     names = ("norm", "ratio", "independent")
     for place in record.get("places") or ():
-        same = {name: place[name] for name in ("place", "epoch")}
-        for examples, *values in zip(
-            place["batch_sizes"], *(place[name] for name in names), strict=True
-        ):
-            yield {**same, "examples": examples, **dict(zip(names, values, strict=True))}
+        lists = [place[name] for name in ("batch_sizes", *names)]
+        for values in zip(*lists, strict=True):
+            row = dict(zip(("examples", *names), values, strict=True))
+            yield {"place": place["place"], "epoch": place["epoch"], **row}
 
 
 ENTRY = Measure(
@@ -101,23 +99,24 @@ ENTRY = Measure(
             columns=("place", "epoch", "examples", "norm", "independent"),
         ),
     ),
-    tables={"alignment": Table(_ALIGNMENT, _rows, keys=("place", "examples"))},
+    tables={"alignment": Table(_ALIGNMENT_COLUMNS, _alignment_rows, keys=("place", "examples"))},
     order=5,
 )
 
-DRAW_SEED = 0  # the same for every run and place: the same batches
+DRAW_SEED = 0  # all runs and places have the same seed, and so the same batches
 SIGN_SEED = 1
-SIGN_DRAWS = 4  # random signs per random order
+SIGN_DRAWS = 4  # draws of random signs per random order
 
-Gradient = Callable[[int], np.ndarray]
+Gradient = Callable[[int], np.ndarray]  # index of an example -> its gradient, shape (size,)
 
 
 def gram_matrix(gradient: Gradient, examples: int, size: int) -> np.ndarray:
     """Return the inner products of all pairs of gradients of shape (size,), float64.
 
-    Each pass over all gradients keeps a share of the weights as float32 in `MEMORY` bytes.
+    A pass computes all gradients and keeps a share of their components as float32, in at most
+    `MEMORY_BYTES` bytes.
     """
-    passes = math.ceil(4 * examples * size / MEMORY)
+    passes = math.ceil(4 * examples * size / MEMORY_BYTES)
     width = math.ceil(size / passes)
     gram = np.zeros((examples, examples))
     rows = np.empty((examples, width), np.float32)
@@ -125,31 +124,31 @@ def gram_matrix(gradient: Gradient, examples: int, size: int) -> np.ndarray:
         stop = min(start + width, size)
         for index in range(examples):
             rows[index, : stop - start] = gradient(index)[start:stop]
-        for tile in range(0, stop - start, TILE):
-            part = rows[:, tile : min(tile + TILE, stop - start)].astype(np.float64)
+        for tile in range(0, stop - start, TILE_WEIGHTS):
+            part = rows[:, tile : min(tile + TILE_WEIGHTS, stop - start)].astype(np.float64)
             gram += part @ part.T
     return gram
 
 
 def mean_cosine(gram: np.ndarray) -> float | None:
-    """Return the mean cosine between two different vectors, by their inner products.
+    """Return the mean cosine between two different vectors from their inner products.
 
-    Vectors of length 0 have no direction and are left out. None if fewer than two remain.
+    Vectors of length 0 have no direction and are left out. Return None if fewer than two remain.
     """
     lengths = np.sqrt(np.diag(gram))
-    kept = lengths > 0
-    count = int(kept.sum())
+    nonzero = lengths > 0
+    count = int(nonzero.sum())
     if count < 2 or not np.isfinite(gram).all():
         return None
-    cosines = gram[np.ix_(kept, kept)] / np.outer(lengths[kept], lengths[kept])
+    cosines = gram[np.ix_(nonzero, nonzero)] / np.outer(lengths[nonzero], lengths[nonzero])
     return float((cosines.sum() - np.trace(cosines)) / (count * (count - 1)))
 
 
 def batch_norms(gram: np.ndarray, draws: int) -> dict[str, list[float]]:
-    """Return the mean norm of the mean vector of b vectors, by b, from their inner products.
+    """Return the mean norm of the mean of b vectors by b, from the inner products of all vectors.
 
-    Each draw is a random order of the vectors, divided into batches that do not overlap; a
-    last, smaller batch is left out.
+    Each draw is a random order of the vectors, divided into batches that do not overlap; a last,
+    smaller batch is left out.
 
     Returns:
         `batch_sizes` 1, 2, 4, ... up to n; `norm`, their mean norms over batches and draws;
@@ -157,38 +156,40 @@ def batch_norms(gram: np.ndarray, draws: int) -> dict[str, list[float]]:
         average ratio if every vector has a random sign.
     """
     sizes = [2**power for power in range(len(gram).bit_length())]
-    random, signs = np.random.default_rng(DRAW_SEED), np.random.default_rng(SIGN_SEED)
-    norms, signed = np.empty((draws, len(sizes))), np.empty((draws, SIGN_DRAWS, len(sizes)))
+    random_order = np.random.default_rng(DRAW_SEED)
+    random_sign = np.random.default_rng(SIGN_SEED)
+    norms = np.empty((draws, len(sizes)))
+    signed_norms = np.empty((draws, SIGN_DRAWS, len(sizes)))
     for draw in range(draws):
-        order = random.permutation(len(gram))
+        order = random_order.permutation(len(gram))
         ordered = gram[np.ix_(order, order)]
         norms[draw] = [_mean_norm(ordered, size) for size in sizes]
-        for flip in range(SIGN_DRAWS):
-            sign = signs.choice([-1.0, 1.0], len(gram))
-            flipped = ordered * sign * sign[:, None]
-            signed[draw, flip] = [_mean_norm(flipped, size) for size in sizes]
+        for sign_draw in range(SIGN_DRAWS):
+            signs = random_sign.choice([-1.0, 1.0], len(gram))
+            signed = ordered * signs * signs[:, None]
+            signed_norms[draw, sign_draw] = [_mean_norm(signed, size) for size in sizes]
     norm = norms.mean(axis=0)
-    single = norm[0] if norm[0] > 0 else math.nan
+    single_norm = norm[0] if norm[0] > 0 else math.nan
     return {
         "batch_sizes": sizes,
         "norm": norm.tolist(),
-        "ratio": (norm / single).tolist(),
-        "independent": (signed.mean(axis=(0, 1)) / single).tolist(),
+        "ratio": (norm / single_norm).tolist(),
+        "independent": (signed_norms.mean(axis=(0, 1)) / single_norm).tolist(),
     }
 
 
 def _mean_norm(gram: np.ndarray, size: int) -> float:
-    """Return the mean norm of the means of `size` vectors that follow each other."""
+    """Return the mean norm over batches of `size` consecutive vectors, by their mean vectors."""
     batches = len(gram) // size
     used = batches * size
     blocks = gram[:used, :used].reshape(batches, size, batches, size)
     sums = np.einsum("iaib->i", blocks)
-    # Vectors that cancel may leave a rounding below zero.
+    # If vectors cancel, rounding may leave a negative sum.
     return float(np.sqrt(np.maximum(sums, 0.0)).mean() / size)
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measure a run at start, middle and end; a cosine is None without a middle or direction."""
+    """Measure a run at start, middle and end; a cosine is None without a middle or directions."""
     from batchscope.study import snapshot_epochs
     from batchscope.training import models
 
@@ -198,7 +199,7 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     places = []
     for place, epoch, name in (
         ("start", 0, "initial"),
-        ("middle", snapshot_epochs.middle(epochs_run), f"epochs/{snapshot_epochs.MIDDLE}"),
+        ("middle", snapshot_epochs.middle_epoch(epochs_run), f"epochs/{snapshot_epochs.MIDDLE}"),
         ("end", epochs_run, "final"),
     ):
         if epoch is None:

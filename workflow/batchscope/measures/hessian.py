@@ -1,14 +1,14 @@
 """Largest eigenvalue (Lanczos) and trace (Hutchinson) of the training loss's Hessian, each with its
 error.
 
-The Hessian H of the mean training loss, without dropout and with the moving statistics of
-batch normalisation, is never formed: only its products with vectors are. The eigenvalue comes
+H is the Hessian of the mean training loss, without dropout and with the moving statistics of batch
+normalisation. Only its products with vectors are computed, never H itself. The eigenvalue comes
 from Lanczos iterations (ARPACK, by SciPy), the trace from Hutchinson's estimator::
 
     trace = E[ z . H z ],   z with entries of +1 and -1, each with probability 1/2
 
-Source: C. Lanczos 1950; M. F. Hutchinson 1990; H v as in B. A. Pearlmutter 1994, "Fast exact
-multiplication by the Hessian".
+Source: C. Lanczos 1950; M. F. Hutchinson 1990; B. A. Pearlmutter 1994, "Fast exact multiplication
+by the Hessian", for H v.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pydantic import Field
 
 from batchscope.core.errors import UserError
 from batchscope.measures import Measured
-from batchscope.study.common_settings import Examples, OfWeights
+from batchscope.study.measure_settings import Examples, WeightsSettings
 from batchscope.study.model import Integer
 from batchscope.study.setting import Setting
 from batchscope.study.specifications import Column, Figure, Measure, Panel
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from batchscope.measures.finished_run import FinishedRun
 
 
-class HessianSettings(OfWeights):
+class HessianSettings(WeightsSettings):
     """Settings of `hessian`."""
 
     examples: Examples = 2000
@@ -81,55 +81,57 @@ ENTRY = Measure(
     order=6,
 )
 
-# Fixed and the same for every run: one start, one set of probes.
+# All runs have the same seeds, and so the same start and probes.
 START_SEED = 0
 PROBE_SEED = 0
 
 # The search ends when ||H v - lambda v|| is below this share of |lambda|. The relative error of the
 # eigenvalue is then about the square of this share.
 TOLERANCE = 1e-3
-BASIS = 10  # vectors of a Lanczos cycle: 80 bytes per weight
-_ANY = 1e300  # with this tolerance ARPACK returns the result of one cycle
+CYCLE_VECTORS = 10  # vectors of a Lanczos cycle; they need 80 bytes per weight
+_NO_LIMIT = 1e300  # tolerance that makes ARPACK return the result of one cycle
 
-Times = Callable[[np.ndarray], np.ndarray]  # v -> H v, both float64 of shape (size,)
+HessianProduct = Callable[[np.ndarray], np.ndarray]  # v -> H v, both float64 of shape (size,)
 
 
-def finite(product: np.ndarray) -> np.ndarray:
+def require_finite(product: np.ndarray) -> np.ndarray:
     if not np.isfinite(product).all():
         raise FloatingPointError("a product with the Hessian is not finite")
     return product
 
 
-def top_eigenvalue(times: Times, size: int, iterations: int) -> tuple[float | None, float | None]:
+def top_eigenvalue(
+    hessian_product: HessianProduct, size: int, iterations: int
+) -> tuple[float | None, float | None]:
     """Return the largest (most positive) eigenvalue of a symmetric matrix, and its error.
 
     The error is ||H v - lambda v|| for the best vector v, of length 1: a bound on the distance of
-    lambda = v . H v from an eigenvalue. Each Lanczos cycle of up to `BASIS` vectors starts from the
-    best vector of the cycle before. The estimate therefore has a known error when the `iterations`
-    products (at least 4) are used up. A start in an invariant subspace of H may need one more.
+    lambda = v . H v from an eigenvalue. Each Lanczos cycle starts from the best vector of the
+    previous cycle. The estimate therefore has a known error when the `iterations` products (at
+    least 4) are used up. A start in an invariant subspace of H may need one more product.
 
     Raises:
         FloatingPointError: If a product is not finite.
     """
     from scipy.sparse import linalg
 
-    products = 0
+    products_used = 0
 
-    def counted(vector: np.ndarray) -> np.ndarray:
-        nonlocal products
-        products += 1
-        return finite(times(vector))
+    def product_with(vector: np.ndarray) -> np.ndarray:
+        nonlocal products_used
+        products_used += 1
+        return require_finite(hessian_product(vector))
 
     vector = np.random.default_rng(START_SEED).standard_normal(size)
     vector /= np.linalg.norm(vector)
     value = error = None
-    # One product more than vectors in a cycle, and one for the error.
-    while (basis := min(BASIS, size, iterations - products - 2)) >= min(2, size):
+    # A cycle needs one product more than it has vectors, and the error needs another product.
+    while (count := min(CYCLE_VECTORS, size, iterations - products_used - 2)) >= min(2, size):
         try:
-            vector = _cycle(counted, vector, basis)
-        except linalg.ArpackError:  # of a matrix of zeros, for example
-            return (value, error) if counted(vector).any() else (0.0, 0.0)
-        product = counted(vector)
+            vector = _lanczos_cycle(product_with, vector, count)
+        except linalg.ArpackError:  # ARPACK fails for a matrix of zeros, for example
+            return (value, error) if product_with(vector).any() else (0.0, 0.0)
+        product = product_with(vector)
         value = float(vector @ product)
         error = float(np.linalg.norm(product - value * vector))
         if error <= TOLERANCE * abs(value):
@@ -137,43 +139,43 @@ def top_eigenvalue(times: Times, size: int, iterations: int) -> tuple[float | No
     return value, error
 
 
-def _cycle(times: Times, start: np.ndarray, basis: int) -> np.ndarray:
-    """Return a Lanczos cycle's best vector, of length 1."""
+def _lanczos_cycle(hessian_product: HessianProduct, start: np.ndarray, count: int) -> np.ndarray:
+    """Return the best vector, of length 1, of a Lanczos cycle with `count` vectors."""
     from scipy.sparse import linalg
 
     size = len(start)
-    if size == 1:  # less than ARPACK takes
+    if size == 1:  # ARPACK needs at least two weights
         return start
-    operator = linalg.LinearOperator((size, size), times, dtype=np.float64)
+    operator = linalg.LinearOperator((size, size), hessian_product, dtype=np.float64)
     _, vectors = linalg.eigsh(
-        operator, k=1, which="LA", v0=start, ncv=basis, maxiter=1, tol=_ANY, rng=START_SEED
+        operator, k=1, which="LA", v0=start, ncv=count, maxiter=1, tol=_NO_LIMIT, rng=START_SEED
     )
     return vectors[:, 0] / np.linalg.norm(vectors[:, 0])
 
 
-def trace(times: Times, size: int, probes: int) -> tuple[float, float]:
+def trace(hessian_product: HessianProduct, size: int, probes: int) -> tuple[float, float]:
     """Return Hutchinson's estimate of a symmetric matrix's trace, and its standard error.
 
     The estimate is exact for a diagonal matrix. At least 2 probes are needed. A larger number of
     probes begins with the probes of a smaller number.
     """
     random = np.random.default_rng(PROBE_SEED)
-    products = np.empty(probes)
+    estimates = np.empty(probes)
     for index in range(probes):
         probe = 2.0 * random.integers(0, 2, size, np.int8) - 1.0
-        products[index] = probe @ finite(times(probe))
-    return float(products.mean()), float(products.std(ddof=1) / math.sqrt(probes))
+        estimates[index] = probe @ require_finite(hessian_product(probe))
+    return float(estimates.mean()), float(estimates.std(ddof=1) / math.sqrt(probes))
 
 
-def measure(times: Times, size: int, settings: dict[str, Any]) -> Measured:
-    """Measure eigenvalue and trace; None if a product with H is not finite."""
-    top: tuple[float | None, float | None] = None, None
+def measure(hessian_product: HessianProduct, size: int, settings: dict[str, Any]) -> Measured:
+    """Measure eigenvalue and trace; they are None if a product with H is not finite."""
+    eigenvalue: tuple[float | None, float | None] = None, None
     estimate: tuple[float | None, float | None] = None, None
     with contextlib.suppress(FloatingPointError):
-        top = top_eigenvalue(times, size, settings["iterations"])
+        eigenvalue = top_eigenvalue(hessian_product, size, settings["iterations"])
     with contextlib.suppress(FloatingPointError):
-        estimate = trace(times, size, settings["probes"])
-    return Measured(dict(zip(ENTRY.columns, (*top, *estimate), strict=True)))
+        estimate = trace(hessian_product, size, settings["probes"])
+    return Measured(dict(zip(ENTRY.columns, (*eigenvalue, *estimate), strict=True)))
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:

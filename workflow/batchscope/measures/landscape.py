@@ -1,15 +1,15 @@
 """Surfaces and profiles of the training loss along filter-normalised random directions (Li et al.
 2018, arXiv 1712.09913).
 
-A random direction d is N(0, 1). Each of its filters is scaled to the norm of the weights' filter::
+A random direction d is N(0, 1). Each of its filters d_j gets the norm of the weights' filter w_j::
 
     d_j <- d_j * ||w_j|| / (||d_j|| + 1e-10)        surface(a, b) = f(w + a * d_1 + b * d_2)
 
-with f the mean training loss without dropout. This makes networks with weights of different
-size comparable. Batch normalisation keeps its moving statistics.
+Here f is the mean training loss without dropout. The scaling makes networks with weights of
+different size comparable. Batch normalisation keeps its moving statistics. The losses are computed
+row by row of the surfaces (`rows_to_compute`), and a killed job continues with the next row.
 
-Source: H. Li et al., "Visualizing the Loss Landscape of Neural Nets", arXiv 1712.09913,
-section 4.
+Source: H. Li et al., "Visualizing the Loss Landscape of Neural Nets", arXiv 1712.09913, section 4.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pydantic import Field, model_validator
 from batchscope.core import disk
 from batchscope.core.errors import UserError
 from batchscope.measures import Measured
-from batchscope.study.common_settings import Examples, OfWeights
+from batchscope.study.measure_settings import Examples, WeightsSettings
 from batchscope.study.model import Integer
 from batchscope.study.setting import Setting
 from batchscope.study.specifications import (
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from batchscope.training.losses import Objective
 
 
-class LandscapeSettings(OfWeights):
+class LandscapeSettings(WeightsSettings):
     """Settings of `landscape`."""
 
     examples: Examples = 2000
@@ -68,7 +68,7 @@ class LandscapeSettings(OfWeights):
         return self
 
 
-_LANDSCAPES = {
+_POINT_COLUMNS = {
     "kind": TextColumn("surface or line."),
     "index": IntegerColumn("Number of the surface or line, from 0."),
     "a": Column("Position along the first direction."),
@@ -77,14 +77,14 @@ _LANDSCAPES = {
 }
 
 
-def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+def _point_rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
     """Yield the points of surfaces and lines; rows of a surface follow the second direction."""
     if record.get("status") != "finished":
         return
-    members = disk.read_arrays(path.with_suffix(".npz"), "axis")
-    axis = members.pop("axis").tolist()
-    for member, losses in members.items():
-        kind, _, index = member.partition(":")
+    arrays = disk.read_arrays(path.with_suffix(".npz"), "axis")
+    axis = arrays.pop("axis").tolist()
+    for name, losses in arrays.items():
+        kind, _, index = name.partition(":")
         if kind in ("surface", "line"):
             points = itertools.product(axis if kind == "surface" else [0.0], axis)
             for (b, a), loss in zip(points, losses.ravel().tolist(), strict=True):
@@ -128,10 +128,10 @@ ENTRY = Measure(
             kind="curves",
             table="landscapes",
             panels=(Panel("rise", "Rise of the loss", "f(a) − f(0){nats}"),),
-            over=("a",),
+            x_columns=("a",),
         ),
     ),
-    tables={"landscapes": Table(_LANDSCAPES, _rows, keys=("kind", "index", "a", "b"))},
+    tables={"landscapes": Table(_POINT_COLUMNS, _point_rows, keys=("kind", "index", "a", "b"))},
     order=8,
 )
 
@@ -139,26 +139,26 @@ Loss = Callable[[float, float], float]
 # Two directions -> the loss at (a, b) of the plane that they span.
 Plane = Callable[["Arrays", "Arrays"], Loss]
 
-# Fixed and the same for every run: runs are compared along directions of the same draws.
+# All runs have the same seed, so that they are compared along the same random draws.
 DIRECTION_SEED = 0
-SAVE_SECONDS = 1.0  # at least, between two writes of the finished rows
+SAVE_SECONDS = 1.0  # minimum time between two writes of the finished rows
 
 
 def direction(weights: Arrays, seed: int | Sequence[int]) -> Arrays:
-    """Return a filter-normalised random direction, float32, which seed and shapes fix.
+    """Return a filter-normalised random direction, float32; seed and shapes determine the draws.
 
-    A filter is all that makes one feature map or one neuron's input: the last axis counts the
-    filters. Tensors of one dimension or less (biases, scales and shifts of normalisations) get 0.
+    A filter has all weights of one feature map or of one neuron: the last axis counts the filters.
+    Tensors of one dimension or less (biases, scales and shifts of normalisations) get 0.
     """
     random = np.random.default_rng(seed)
     filters = {key: np.zeros(array.shape, np.float32) for key, array in weights.items()}
     for key, array in weights.items():
         if array.ndim > 1:
-            drawn = random.standard_normal(array.shape)
-            axes = tuple(range(array.ndim - 1))
-            target = np.sqrt(np.square(array.astype(np.float64)).sum(axes))
-            norm = np.sqrt(np.square(drawn).sum(axes))
-            filters[key] = (drawn * (target / (norm + 1e-10))).astype(np.float32)
+            draws = random.standard_normal(array.shape)
+            filter_axes = tuple(range(array.ndim - 1))
+            target_norm = np.sqrt(np.square(array.astype(np.float64)).sum(filter_axes))
+            norm = np.sqrt(np.square(draws).sum(filter_axes))
+            filters[key] = (draws * (target_norm / (norm + 1e-10))).astype(np.float32)
     return filters
 
 
@@ -170,31 +170,31 @@ def axis(points: int) -> np.ndarray:
 
 def rise(losses: np.ndarray) -> float:
     middle = len(losses) // 2
-    r = max(1, middle // 2)  # of two that are equally near to a half, the nearer to 0
+    r = max(1, middle // 2)  # the index nearest to a half; the smaller if two are
     with np.errstate(invalid="ignore"):  # a loss may be infinite
         return float((losses[middle - r] + losses[middle + r]) / 2 - losses[middle])
 
 
-def rows(settings: dict[str, Any]) -> list[tuple[int, int, float]]:
-    """Return the rows to compute: first and second direction, and the position b along the second.
+def rows_to_compute(settings: dict[str, Any]) -> list[tuple[int, int, float]]:
+    """Return the rows to compute: indices of the first and second direction, and the position b.
 
-    A row has f(w + a * first + b * second) for every a of the axis. Pair k is directions 2k and
-    2k + 1; line i is direction i. A line with a direction of a pair is part of that pair's surface.
+    A row has f(w + a * first + b * second) for every a of the axis. Pair k has the directions 2k
+    and 2k + 1; line i has the direction i. If a pair has this direction too, the line is a part of
+    that pair's surface.
     """
     grid, pairs = axis(settings["points"]).tolist(), settings["pairs"]
     surfaces = [(2 * pair, 2 * pair + 1, b) for pair in range(pairs) for b in grid]
     return surfaces + [(line, line, 0.0) for line in range(2 * pairs, settings["lines"])]
 
 
-def members(losses: np.ndarray, settings: dict[str, Any]) -> Arrays:
-    """Return the arrays of the npz, `axis`, `surface:0` ..., `line:0` ..., by the rows' losses."""
+def npz_arrays(losses: np.ndarray, settings: dict[str, Any]) -> Arrays:
+    """Return the npz's arrays (`axis`, `surface:0` ..., `line:0` ...) from the rows' losses."""
     points, pairs = settings["points"], settings["pairs"]
+    middle = points // 2
     surfaces = losses[: pairs * points].reshape(pairs, points, points)
-    extra_lines = losses[pairs * points :]  # the lines outside all surfaces
-    within = [
-        line for surface in surfaces for line in (surface[points // 2], surface[:, points // 2])
-    ]
-    lines = [*within, *extra_lines][: settings["lines"]]
+    lines = [line for surface in surfaces for line in (surface[middle], surface[:, middle])]
+    lines += list(losses[pairs * points :])  # the lines outside all surfaces
+    lines = lines[: settings["lines"]]
     return {
         "axis": axis(points),
         **{f"surface:{pair}": surface for pair, surface in enumerate(surfaces)},
@@ -203,33 +203,33 @@ def members(losses: np.ndarray, settings: dict[str, Any]) -> Arrays:
 
 
 def measure(
-    plane: Plane, weights: Arrays, settings: dict[str, Any], kept: Path | None = None, key: str = ""
+    plane: Plane, weights: Arrays, settings: dict[str, Any], file: Path | None = None, key: str = ""
 ) -> Measured:
     """Compute every surface and line of the settings around the minimiser `weights`.
 
-    The rise is None without lines, or if a loss on them is not finite.
+    The rise is None without lines, or if a loss on a line is not finite.
 
     Args:
-        kept: File of finished rows, from which a killed job continues.
+        file: File of finished rows; a killed job continues from them.
         key: Rows in a file with another key are not used.
     """
-    grid, saved = axis(settings["points"]).tolist(), time.monotonic()
-    computed = kept_rows(kept, key) if kept else []
-    remaining = itertools.groupby(rows(settings)[len(computed) :], key=lambda row: row[:2])
-    for spanned, of_plane in remaining:
-        loss = plane(*(direction(weights, (DIRECTION_SEED, i)) for i in spanned))
-        for *_, b in of_plane:
-            computed.append(np.array([loss(a, b) for a in grid]))
-            if kept and time.monotonic() - saved >= SAVE_SECONDS:
-                disk.write_arrays(kept, {"key": np.array(key), "losses": np.array(computed)})
-                saved = time.monotonic()
-    arrays = members(np.array(computed), settings)
+    grid, last_save = axis(settings["points"]).tolist(), time.monotonic()
+    losses = read_finished_rows(file, key) if file else []
+    remaining_rows = rows_to_compute(settings)[len(losses) :]
+    for indices, plane_rows in itertools.groupby(remaining_rows, key=lambda row: row[:2]):
+        loss = plane(*(direction(weights, (DIRECTION_SEED, index)) for index in indices))
+        for *_, b in plane_rows:
+            losses.append(np.array([loss(a, b) for a in grid]))
+            if file and time.monotonic() - last_save >= SAVE_SECONDS:
+                disk.write_arrays(file, {"key": np.array(key), "losses": np.array(losses)})
+                last_save = time.monotonic()
+    arrays = npz_arrays(np.array(losses), settings)
     rises = [rise(arrays[f"line:{line}"]) for line in range(settings["lines"])]
     mean = math.fsum(rises) / len(rises) if rises and np.isfinite(rises).all() else None
     return Measured({"landscape_rise": mean}, arrays=arrays)
 
 
-def kept_rows(path: Path, key: str) -> list[np.ndarray]:
+def read_finished_rows(path: Path, key: str) -> list[np.ndarray]:
     with contextlib.suppress(UserError):
         arrays = disk.read_arrays(path, "key", "losses")
         if str(arrays["key"]) == key:
@@ -237,14 +237,14 @@ def kept_rows(path: Path, key: str) -> list[np.ndarray]:
     return []
 
 
-def plane_of(objective: Objective) -> Plane:
-    """Return the planes through an objective's current weights.
+def make_plane(objective: Objective) -> Plane:
+    """Return the function that computes losses on planes through an objective's current weights.
 
     The weights are moved inside the graph, in float32; at (0, 0) they are unchanged.
     """
     import tensorflow as tf
 
-    # Directions are 0 elsewhere.
+    # Directions are 0 for all other variables.
     moved = [variable for variable in objective.variables if len(variable.shape) > 1]
     origins = [tf.constant(variable.numpy()) for variable in moved]
     directions = [[tf.Variable(tf.zeros_like(origin)) for origin in origins] for _ in range(2)]
@@ -253,7 +253,7 @@ def plane_of(objective: Objective) -> Plane:
     def sums(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
         for variable, origin, first, second in zip(moved, origins, *directions, strict=True):
             variable.assign(origin + a * first + b * second)
-        return objective.totals()[0]
+        return objective.chunk_totals()[0]
 
     def loss(a: float, b: float) -> float:
         chunk_sums = sums(tf.constant(a, tf.float32), tf.constant(b, tf.float32))
@@ -261,7 +261,7 @@ def plane_of(objective: Objective) -> Plane:
 
     def plane(first: Arrays, second: Arrays) -> Loss:
         for variables, arrays in zip(directions, (first, second), strict=True):
-            # Both are in the model's order.
+            # Arrays and variables have the same order.
             values = [array for array in arrays.values() if array.ndim > 1]
             for variable, value in zip(variables, values, strict=True):
                 variable.assign(value)
@@ -277,4 +277,4 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     objective = run.training_loss(settings)
     key = f"{ENTRY.version} {disk.file_sha256(run.weights_file(settings['weights']))}"
     weights, _ = models.weights(objective.model)
-    return measure(plane_of(objective), weights, settings, run.scratch / "rows.npz", key)
+    return measure(make_plane(objective), weights, settings, run.scratch / "rows.npz", key)

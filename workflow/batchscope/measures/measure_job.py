@@ -1,4 +1,4 @@
-"""The job of a measure: it measures a run, or two, and writes the record."""
+"""The job of a measure: measure one run or a pair of runs, and write the record."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from batchscope.study.registry import MEASURES
 
 
 def write(measure: str, runs: Sequence[FinishedRun], settings: str, output: Path | str) -> None:
-    """Measure a run, or two, and write the record, with the npz of a measure that has one.
+    """Measure one run or a pair of runs; write the record, and the npz if the measure has one.
 
-    If a run did not finish, the record has the status of the first such run, and no values. A
-    killed measure continues from the files in a folder next to the record. The folder is deleted
-    after the record is written.
+    If a run did not finish, the record has the status of the first such run and no values. A killed
+    job continues from the files in a folder next to the record. The folder is deleted after the
+    record is written.
     """
     entry = MEASURES[measure]
     parsed = names.parse_settings(measure, settings)
@@ -39,7 +39,7 @@ def write(measure: str, runs: Sequence[FinishedRun], settings: str, output: Path
             entry.check(run.factors, parsed, run.data.record["counts"]["train"])
         module = importlib.import_module(f"batchscope.measures.{measure}")
         measured = module.measure_run(run, *partners, parsed)
-    task = records.task(run.results, run.factors["dataset"]) or tasks.CLASSIFICATION
+    task = records.dataset_task(run.results, run.factors["dataset"]) or tasks.CLASSIFICATION
     columns = tasks.columns_of_tasks(entry.columns_for(parsed), [task])
     values = {**dict.fromkeys(columns), **measured.values}
     details = {**({"other": partners[0].name} if entry.pairs else {}), **measured.details}

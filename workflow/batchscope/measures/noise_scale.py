@@ -1,16 +1,16 @@
 """Gradient noise scale of McCandlish et al. 2018 (arXiv 1812.06162) at the start, after the epochs
 of `at_epochs` and at the end of the training.
 
-With g_i the gradients of n examples at fixed weights, S their sum, G the expected gradient and
-Sigma the covariance of single ones::
+Let g_i be the gradients of n examples at fixed weights, S their sum, G the expected gradient and
+Sigma the covariance of the gradients of single examples::
 
     d = mean |g_i|^2          o = (|S|^2 - sum |g_i|^2) / (n (n - 1))
     |G|^2 = o                 tr Sigma = d - o                 B_simple = d / o - 1
 
-Both are unbiased. o is the mean of g_i . g_j over all pairs; if it is negative, |G|^2 is not
-resolved. The standard error is by the jackknife. Leaving out an example needs only |g_i|^2 and
-g_i . S, so all gradients are computed twice and none is kept. If a gradient is the mean over a
-micro-batch of m examples, its covariance is Sigma / m.
+The estimates of |G|^2 and tr Sigma are unbiased. o is the mean of g_i . g_j over all pairs; if it
+is negative, |G|^2 is not resolved. The standard error comes from the jackknife. Leaving out an
+example needs only |g_i|^2 and g_i . S, so all gradients are computed twice and none is stored. If a
+gradient is the mean over a micro-batch of m examples, its covariance is Sigma / m.
 
 There is no dropout, and batch normalisation uses its moving statistics.
 
@@ -33,7 +33,7 @@ from pydantic import Field, model_validator
 
 from batchscope.core import private_interfaces
 from batchscope.measures import Measured, finite
-from batchscope.study.common_settings import Epoch, Examples
+from batchscope.study.measure_settings import Epoch, Examples
 from batchscope.study.model import Integer, Model
 from batchscope.study.setting import Setting
 from batchscope.study.specifications import Column, Figure, Measure, Panel, Scale, Values
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from batchscope.measures.finished_run import FinishedRun
     from batchscope.training.losses import Objective
 
-FEWEST_UNITS = 3  # gradients: the jackknife leaves one out, and two have one pair
+MIN_GRADIENTS = 3  # the jackknife leaves out one gradient and needs a pair of others
 
 
 class NoiseScaleSettings(Model):
@@ -57,10 +57,10 @@ class NoiseScaleSettings(Model):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        least = FEWEST_UNITS * self.micro_batch
-        if 0 < self.examples < least:
-            units = f"{FEWEST_UNITS} gradients of {self.micro_batch} (micro_batch)"
-            raise ValueError(f"examples should be at least {least}, {units}")
+        min_examples = MIN_GRADIENTS * self.micro_batch
+        if 0 < self.examples < min_examples:
+            gradients = f"{MIN_GRADIENTS} gradients of {self.micro_batch} (micro_batch)"
+            raise ValueError(f"examples should be at least {min_examples}, {gradients}")
         return self
 
 
@@ -68,13 +68,13 @@ def _problems(
     factors: Values, settings: Values, training_examples: int | None
 ) -> Iterator[tuple[str, str]]:
     micro_batch = settings["micro_batch"]
-    if training_examples is not None and training_examples < FEWEST_UNITS * micro_batch:
-        text = f"received {micro_batch}; at most {training_examples // FEWEST_UNITS} is expected: "
-        text += f"{FEWEST_UNITS} gradients from {training_examples} training examples."
+    if training_examples is not None and training_examples < MIN_GRADIENTS * micro_batch:
+        text = f"received {micro_batch}; at most {training_examples // MIN_GRADIENTS} is expected: "
+        text += f"{MIN_GRADIENTS} gradients from {training_examples} training examples."
         yield "micro_batch", text
 
 
-_UNITS = {
+_COLUMN_UNITS = {
     "gradient_noise_scale": "examples",
     "gradient_noise_scale_error": "examples",
     "gradient_norm_squared": "nats^2",
@@ -89,7 +89,7 @@ ENTRY = Measure(
     columns={
         **{
             f"{name}_start": Column(f"{name} at the initial weights.", unit, at_epochs=False)
-            for name, unit in _UNITS.items()
+            for name, unit in _COLUMN_UNITS.items()
         },
         "gradient_noise_scale": Column(
             "gradient_variance / gradient_norm_squared at the last weights: the batch size with "
@@ -151,16 +151,16 @@ ENTRY = Measure(
     order=5,
 )
 
-Gradient = Callable[[int], np.ndarray]
+Gradient = Callable[[int], np.ndarray]  # index of a micro-batch -> its gradient, shape (size,)
 
 
 class NoiseScale(NamedTuple):
-    """An estimate; NaN if gradients are not finite."""
+    """Estimates of the noise scale and its parts; NaN if gradients are not finite."""
 
     norm_squared: float  # |G|^2, unbiased, of any sign
     variance: float  # tr Sigma of single examples, at least 0
-    scale: float  # their ratio in examples; NaN unless |G|^2 is above zero
-    error: float  # its standard error; NaN if an estimate without an example is NaN
+    scale: float  # variance / norm_squared in examples; NaN unless norm_squared is above zero
+    error: float  # standard error of scale; NaN if leaving out an example gives NaN
 
     @property
     def columns(self) -> dict[str, float]:
@@ -171,75 +171,79 @@ class NoiseScale(NamedTuple):
         }
 
 
-def products(
+def inner_products(
     gradient: Gradient, count: int, size: int, part: np.ndarray | None = None
 ) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
     """Return |g_i|^2 and g_i . S, float64 of shape (count,), of gradients of shape (size,).
 
-    The first pair uses all components, the second a part. Each gradient is computed twice
+    The first pair uses all components, the second pair a part. Each gradient is computed twice
     with the same result, because all gradients may not fit into memory.
 
     Args:
-        part: The indices of these components; none by default.
+        part: Indices of the components of the second pair; none by default.
     """
     part = np.empty(0, np.intp) if part is None else part
-    total, squared, along = np.zeros(size), np.empty((2, count)), np.empty((2, count))
+    total, squared_norms, products = np.zeros(size), np.empty((2, count)), np.empty((2, count))
     for index in range(count):
         row = gradient(index).astype(np.float64)
-        squared[:, index] = row @ row, row[part] @ row[part]
+        squared_norms[:, index] = row @ row, row[part] @ row[part]
         total += row
     for index in range(count):
         row = gradient(index).astype(np.float64)
-        along[:, index] = row @ total, row[part] @ total[part]
-    return (squared[0], along[0]), (squared[1], along[1])
+        products[:, index] = row @ total, row[part] @ total[part]
+    return (squared_norms[0], products[0]), (squared_norms[1], products[1])
 
 
-def estimate(squared: np.ndarray, along: np.ndarray, micro_batch: int = 1) -> NoiseScale:
-    """Return the noise scale of single examples from the `products` of three or more gradients.
+def estimate(squared_norms: np.ndarray, products: np.ndarray, micro_batch: int = 1) -> NoiseScale:
+    """Return the noise scale of single examples from |g_i|^2 and g_i . S of at least 3 gradients.
 
     Each g_i is the mean gradient of `micro_batch` examples.
     """
-    norm_squared, spread = _moments(squared.sum(), along.sum(), len(squared))
+    count = len(squared_norms)
+    norm_squared, variance = _norm_and_variance(squared_norms.sum(), products.sum(), count)
+    variance = micro_batch * variance
     scale = error = math.nan
     if norm_squared > 0:
-        scale = micro_batch * spread / norm_squared
-        error = micro_batch * _jackknife_error(squared, along)
-    return NoiseScale(float(norm_squared), float(micro_batch * spread), float(scale), float(error))
+        scale = variance / norm_squared
+        error = micro_batch * _jackknife_error(squared_norms, products)
+    return NoiseScale(float(norm_squared), float(variance), float(scale), float(error))
 
 
-def _moments(squares: Any, total: Any, count: int) -> tuple[Any, Any]:
-    norm_squared = (total - squares) / (count * (count - 1))
-    return norm_squared, squares / count - norm_squared
+def _norm_and_variance(sum_of_squares: Any, squared_sum: Any, count: int) -> tuple[Any, Any]:
+    """Return |G|^2 and tr Sigma from sum |g_i|^2 and |S|^2."""
+    norm_squared = (squared_sum - sum_of_squares) / (count * (count - 1))
+    return norm_squared, sum_of_squares / count - norm_squared
 
 
-def _jackknife_error(squared: np.ndarray, along: np.ndarray) -> float:
+def _jackknife_error(squared_norms: np.ndarray, products: np.ndarray) -> float:
     """Return the jackknife's standard error of (d - o) / o."""
-    count = len(squared)
+    count = len(squared_norms)
     # |S - g_i|^2 = |S|^2 - 2 g_i . S + |g_i|^2, and |S|^2 is the sum of all g_i . S.
-    totals = along.sum() - 2 * along + squared
-    norm_squared, spread = _moments(squared.sum() - squared, totals, count - 1)
+    squared_sums = products.sum() - 2 * products + squared_norms
+    sums_of_squares = squared_norms.sum() - squared_norms
+    norm_squared, variance = _norm_and_variance(sums_of_squares, squared_sums, count - 1)
     if (norm_squared <= 0).any():
         return math.nan
-    left_out = spread / norm_squared
-    return math.sqrt((count - 1) / count * ((left_out - left_out.mean()) ** 2).sum())
+    scales = variance / norm_squared  # each leaves out one example
+    return math.sqrt((count - 1) / count * ((scales - scales.mean()) ** 2).sum())
 
 
 def estimate_noise_scale(loss: Objective, micro_batch: int = 1) -> tuple[NoiseScale, NoiseScale]:
-    """Return the noise scale at present weights, of all layers and of normalisation layers.
+    """Return the noise scale at the current weights, of all layers and of normalisation layers.
 
-    The scale of the second is NaN for a model without normalisation layers. A last, smaller
+    The second noise scale is NaN for a model without normalisation layers. A last, smaller
     micro-batch is left out.
 
     Args:
         loss: Loss over chunks of `micro_batch` examples.
     """
-    count, part = loss.examples // micro_batch, normalisation(loss)
-    pairs, alone = products(loss.chunk_gradient, count, loss.size, part)
-    return estimate(*pairs, micro_batch), estimate(*alone, micro_batch)
+    count, part = loss.examples // micro_batch, normalisation_indices(loss)
+    all_layers, norm_layers = inner_products(loss.chunk_gradient, count, loss.size, part)
+    return estimate(*all_layers, micro_batch), estimate(*norm_layers, micro_batch)
 
 
-def normalisation(loss: Objective) -> np.ndarray:
-    """Return the indices of normalisation layers in a flat gradient."""
+def normalisation_indices(loss: Objective) -> np.ndarray:
+    """Return the indices of the weights of normalisation layers in a flat gradient."""
     import keras
 
     kinds = (
@@ -254,8 +258,8 @@ def normalisation(loss: Objective) -> np.ndarray:
         if isinstance(layer, kinds)
         for variable in layer.trainable_variables
     }
-    mine = [id(variable) in norm_ids for variable in loss.variables]
-    return np.flatnonzero(np.repeat(mine, loss.sizes))
+    is_norm = [id(variable) in norm_ids for variable in loss.variables]
+    return np.flatnonzero(np.repeat(is_norm, loss.sizes))
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
@@ -265,18 +269,19 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
 
     epoch, micro_batch = settings["epoch"], settings["micro_batch"]
     loss = run.training_loss(settings, chunk=micro_batch)
-    places = {"_start": "initial", "": "final"}
+    weights_names = {"_start": "initial", "": "final"}  # suffix of the columns -> weights
     if epoch:
-        places = {"": snapshot_epochs.weights_name(epoch, run.record["epochs_run"])}
+        weights_names = {"": snapshot_epochs.weights_name(epoch, run.record["epochs_run"])}
     values: dict[str, float | None] = {}
-    for suffix, weights in places.items():
-        models.set_weights(loss.model, *run.weights(weights))
-        noise, alone = estimate_noise_scale(loss, micro_batch)
+    for suffix, weights_name in weights_names.items():
+        models.set_weights(loss.model, *run.weights(weights_name))
+        noise, norm_noise = estimate_noise_scale(loss, micro_batch)
+        ratio = norm_noise.scale / noise.scale if noise.scale else math.nan
         columns = {
             **noise.columns,
             "gradient_noise_scale_error": noise.error,
-            "normalisation_noise_scale": alone.scale,
-            "normalisation_noise_ratio": alone.scale / noise.scale if noise.scale else math.nan,
+            "normalisation_noise_scale": norm_noise.scale,
+            "normalisation_noise_ratio": ratio,
         }
         values |= finite({f"{column}{suffix}": value for column, value in columns.items()})
     return Measured(values)

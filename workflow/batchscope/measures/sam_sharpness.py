@@ -20,7 +20,7 @@ import numpy as np
 
 from batchscope.measures import Measured, finite
 from batchscope.measures.sharpness import LossAndGradient
-from batchscope.study.common_settings import Examples, OfWeights
+from batchscope.study.measure_settings import Examples, WeightsSettings
 from batchscope.study.model import Positive, Unique
 from batchscope.study.setting import Setting, number_text
 from batchscope.study.specifications import Column, Figure, Measure, Panel
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from batchscope.measures.finished_run import FinishedRun
 
 
-class SamSharpnessSettings(OfWeights):
+class SamSharpnessSettings(WeightsSettings):
     """Settings of `sam_sharpness`."""
 
     rhos: Annotated[Unique[Positive], Setting("rho")] = (0.05,)
@@ -67,17 +67,17 @@ def measure(
     x: np.ndarray,
     rhos: Sequence[float],
 ) -> Measured:
-    """Measure the rise of the loss at weights x, float64 of shape (n,), for lengths of the step.
+    """Measure the rise of the loss from weights x, float64 of shape (n,), for each length of step.
 
-    A rise is 0 if the gradient is 0, None if a loss is not finite.
+    A rise is 0 if the gradient is 0, and None if a loss is not finite.
     """
     _, gradient = loss_and_gradient(x)
-    # The graph of the gradient may round differently, and small rises count.
-    at_x = loss(x)
+    # `loss` computes both losses, because the graph of the gradient may round differently.
+    loss_at_x = loss(x)
     norm = float(np.linalg.norm(gradient))
     rises = {
         f"sam_sharpness_{number_text(float(rho))}": (
-            loss(x + (rho / norm) * gradient) - at_x if norm else 0.0
+            loss(x + (rho / norm) * gradient) - loss_at_x if norm else 0.0
         )
         for rho in rhos
     }

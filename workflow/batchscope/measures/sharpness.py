@@ -1,15 +1,15 @@
 """Sharpness, metric 2.1 of Keskar et al. 2017 (arXiv 1609.04836): a lower bound by L-BFGS-B from
 several starts.
 
-With f the mean training loss without dropout, x the trainable weights and A+ the pseudo-inverse of
-A::
+Let f be the mean training loss without dropout, x the trainable weights and A+ the pseudo-inverse
+of A::
 
     C = { z in R^p : |z_i| <= epsilon * (|(A+ x)_i| + 1) }
     sharpness = 100 * ( max over y in C of f(x + A y)  -  f(x) ) / ( 1 + f(x) )
 
-Full space: A is the identity. Subspace: A is n x p with columns of N(0, 1), not normalised.
-The maximum is searched by L-BFGS-B, stopped after a few iterations, from several starts: the
-value is a lower bound of the definition.
+In the full space, A is the identity. In the subspace, A is n x p with entries of N(0, 1), not
+normalised (`subspace`). L-BFGS-B searches the maximum from several starts and stops after a few
+iterations, so the value is a lower bound of the definition.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pydantic import Field
 
 from batchscope.measures import Measured
 from batchscope.measures.subspace import Subspace
-from batchscope.study.common_settings import Examples, OfWeights
+from batchscope.study.measure_settings import Examples, WeightsSettings
 from batchscope.study.model import Integer, Positive, Unique
 from batchscope.study.setting import Setting, number_text
 from batchscope.study.specifications import Figure, Measure, Panel, PositiveColumn
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from batchscope.measures.finished_run import FinishedRun
 
 
-class SharpnessSettings(OfWeights):
+class SharpnessSettings(WeightsSettings):
     """Settings of `sharpness`."""
 
     epsilons: Annotated[Unique[Positive], Setting("eps")] = (0.001, 0.0005)
@@ -83,14 +83,14 @@ ENTRY = Measure(
     order=2,
 )
 
-# The same for every run: runs with the same number of weights are compared in the same subspace,
-# from the same starts.
+# All runs have the same seeds. Runs with the same number of weights are therefore compared in the
+# same subspace, from the same starts.
 SUBSPACE_SEED = 0
 START_SEED = 0
 # L-BFGS-B's first trial step is the gradient. In a flat region, this step is far shorter than the
-# box, and around the minimiser of a convex function no curvature lengthens it. The search from
-# y = 0 is the published one. For all other starts, a factor on the function makes the mean step
-# this many times the mean half edge of the box.
+# box, and around the minimiser of a convex function no curvature lengthens it. The published search
+# starts from y = 0. For all other starts, the function is scaled so that the mean step is this many
+# times the mean half edge of the box.
 STEP_OVER_WIDTH = 100.0
 
 # Weights of shape (n,) -> loss and gradient there.
@@ -98,7 +98,7 @@ LossAndGradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
 def sharpness(maximum: float, loss: float) -> float:
-    """Return 100 * (maximum - f(x)) / (1 + f(x)), without unit (like a percentage)."""
+    """Return 100 * (maximum - f(x)) / (1 + f(x)), a percentage of 1 + f(x)."""
     return 100.0 * (maximum - loss) / (1.0 + loss)
 
 
@@ -119,17 +119,19 @@ def measure(
         if space == "subspace":
             matrix = Subspace(len(x), settings["dimensions"], SUBSPACE_SEED)
             coordinates, slope = matrix.coordinates(x), matrix.transposed_times(gradient)
-        function = _within(loss_and_gradient, x, matrix)
+        function = _function_of_y(loss_and_gradient, x, matrix)
         for epsilon in settings["epsilons"]:
             width = epsilon * (np.abs(coordinates) + 1.0)
             limits = settings["iterations"], settings["starts"]
-            name = f"sharpness_{space}_{number_text(float(epsilon))}"
-            values[name] = sharpness(maximum(function, (loss, slope), width, *limits), loss)
+            maximum = search_maximum(function, (loss, slope), width, *limits)
+            values[f"sharpness_{space}_{number_text(float(epsilon))}"] = sharpness(maximum, loss)
     return Measured(values)
 
 
-def _within(function: LossAndGradient, x: np.ndarray, matrix: Subspace | None) -> LossAndGradient:
-    """Return the loss as a function of y at the weights x + A y; A is the identity by default."""
+def _function_of_y(
+    function: LossAndGradient, x: np.ndarray, matrix: Subspace | None
+) -> LossAndGradient:
+    """Return the loss at the weights x + A y as a function of y; A is the identity by default."""
 
     def loss_and_gradient(y: np.ndarray) -> tuple[float, np.ndarray]:
         if matrix is None:
@@ -140,37 +142,37 @@ def _within(function: LossAndGradient, x: np.ndarray, matrix: Subspace | None) -
     return loss_and_gradient
 
 
-def maximum(
+def search_maximum(
     function: LossAndGradient,
     at_zero: tuple[float, np.ndarray],
     width: np.ndarray,
     iterations: int = 10,
     starts: int = 4,
 ) -> float:
-    """Search the largest value in the box `-width <= y <= width` from several starts.
+    """Return the largest value found in the box `-width <= y <= width` from several starts.
 
     The starts are y = 0, the corner in the direction of the gradient at 0, then alternately random
     corners and random interior points. If the gradient at 0 is zero, a random corner replaces the
     second start. A search ends at the first value that is not finite, and its earlier values count.
-    Start k does not depend on `starts`, and only scales with `width`.
+    Start k does not depend on `starts`; it scales with `width`.
 
     Args:
         at_zero: Finite value and gradient at y = 0, which are not computed again.
         width: Half edges of the box, shape (n,), all positive.
     """
-    maxima = [_climb(function, width, np.zeros_like(width), at_zero, 1.0, iterations)]
+    maxima = [_search_from(function, width, np.zeros_like(width), at_zero, 1.0, iterations)]
     for index in range(1, starts):
-        start = _start(index, at_zero[1]) * width
+        start = _start_point(index, at_zero[1]) * width
         value, gradient = function(start)
         slope = float(np.abs(gradient).mean())
         scale = STEP_OVER_WIDTH * float(width.mean()) / slope if slope > 0 else 1.0
         scale = scale if np.isfinite(scale) else 1.0
-        maxima.append(_climb(function, width, start, (value, gradient), scale, iterations))
+        maxima.append(_search_from(function, width, start, (value, gradient), scale, iterations))
     return max(maxima)
 
 
-def _start(index: int, gradient: np.ndarray) -> np.ndarray:
-    """Return a start other than 0, in a box with half edges 1."""
+def _start_point(index: int, gradient: np.ndarray) -> np.ndarray:
+    """Return the start with an index from 1, in a box with half edges 1."""
     if index == 1 and gradient.any():
         return np.sign(gradient)
     random = np.random.default_rng([START_SEED, index])
@@ -179,7 +181,7 @@ def _start(index: int, gradient: np.ndarray) -> np.ndarray:
     return random.integers(0, 2, len(gradient)) * 2.0 - 1.0
 
 
-def _climb(
+def _search_from(
     function: LossAndGradient,
     width: np.ndarray,
     start: np.ndarray,
@@ -190,11 +192,11 @@ def _climb(
     """Return the largest value of a search from one start; -inf without a finite value."""
     from scipy import optimize
 
-    computed, largest = [at_start], -np.inf
+    known_values, largest = [at_start], -np.inf  # SciPy first evaluates the start
 
     def negative(point: np.ndarray) -> tuple[float, np.ndarray]:
         nonlocal largest
-        value, gradient = computed.pop() if computed else function(point)
+        value, gradient = known_values.pop() if known_values else function(point)
         if not np.isfinite(value):
             raise FloatingPointError
         largest = max(largest, value)

@@ -1,4 +1,4 @@
-"""The random subspace of a search for sharpness: x + A y, A normal, n x p."""
+"""The random subspace x + A y of the measure `sharpness`: products with the normal matrix A."""
 
 from collections.abc import Iterator
 
@@ -6,26 +6,26 @@ import numpy as np
 
 from batchscope.core.errors import UserError
 
-MEMORY = 2048 * 10**6  # bytes of the gradients or columns that are in memory at once
-LARGEST_CONDITION = 1e10  # of the Gram matrix: beyond it the box has under 6 sure digits
-TILE = 1 << 14  # weights per step of the products in float64: they stay in the cache
+MEMORY_BYTES = 2048 * 10**6  # maximum size of the gradients or columns in memory
+MAX_CONDITION = 1e10  # a larger one leaves fewer than 6 reliable digits of the box
+TILE_WEIGHTS = 1 << 14  # weights per step of the float64 products, which stay in the cache
 
 
 def normal_column(size: int, seed: int, index: int) -> np.ndarray:
     """Return column `index` of A: float32 of N(0, 1), shape (size,).
 
-    Unit variance and no normalisation: the only scale that fits the ratios of tables 3 and 4
-    of Keskar et al. 2017 (arXiv 1609.04836), which does not state it.
+    Keskar et al. 2017 (arXiv 1609.04836) do not state the scale. Only unit variance without
+    normalisation fits the ratios of their tables 3 and 4.
     """
     sequence = np.random.SeedSequence(seed, spawn_key=(index,))
     return np.random.default_rng(sequence).standard_normal(size, np.float32)
 
 
 class Subspace:
-    """The matrix A of a random subspace, kept in memory or generated again for each product.
+    """The matrix A of a random subspace, stored in memory or generated again for each product.
 
-    The columns do not depend on `MEMORY`. Products depend on it by rounding only: they are summed
-    in float32, the precision of the weights. The edges of the box are summed in float64.
+    The columns do not depend on `MEMORY_BYTES`. Products depend on it only by rounding: they are
+    summed in float32, the precision of the weights. The edges of the box are summed in float64.
 
     Args:
         size: Number of weights, n.
@@ -42,12 +42,12 @@ class Subspace:
                 f" weights, {size}, is expected."
             )
         self.size, self.dimensions, self.seed = size, dimensions, seed
-        fit = MEMORY // (4 * size)
-        # A generated block needs memory for one more column.
+        fit = MEMORY_BYTES // (4 * size)
+        # While a block is generated, one more column is in memory.
         self.block = dimensions if dimensions <= fit else max(1, fit - 1)
-        self._kept = self._make(slice(0, dimensions)) if dimensions <= fit else None
+        self._matrix = self._generate(slice(0, dimensions)) if dimensions <= fit else None
 
-    def _make(self, columns: slice) -> np.ndarray:
+    def _generate(self, columns: slice) -> np.ndarray:
         block = np.empty((columns.stop - columns.start, self.size), np.float32)
         for row, index in enumerate(range(columns.start, columns.stop)):
             block[row] = normal_column(self.size, self.seed, index)
@@ -56,7 +56,7 @@ class Subspace:
     def blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
         for start in range(0, self.dimensions, self.block):
             columns = slice(start, min(start + self.block, self.dimensions))
-            yield columns, self._make(columns) if self._kept is None else self._kept
+            yield columns, self._generate(columns) if self._matrix is None else self._matrix
 
     def times(self, y: np.ndarray) -> np.ndarray:
         """Return A y, float32 of shape (n,)."""
@@ -75,7 +75,7 @@ class Subspace:
         """Return A's pseudo-inverse, (A^T A)^-1 A^T, times x."""
         gram, projection = self._gram(x)
         condition = float(np.linalg.cond(gram))
-        if not condition <= LARGEST_CONDITION:
+        if not condition <= MAX_CONDITION:
             raise UserError(
                 f"sharpness.dimensions: received {self.dimensions}, which makes the subspace of"
                 f" {self.size} weights ill-conditioned ({condition:.1e}); fewer are expected."
@@ -86,7 +86,7 @@ class Subspace:
         """Return A^T A and A^T x, summed in float64."""
         gram = np.zeros((self.dimensions, self.dimensions))
         projection = np.zeros(self.dimensions)
-        tiles = [slice(start, start + TILE) for start in range(0, self.size, TILE)]
+        tiles = [slice(start, start + TILE_WEIGHTS) for start in range(0, self.size, TILE_WEIGHTS)]
         for columns, block in self.blocks():
             for rows in tiles:
                 tile = block[:, rows].astype(np.float64)

@@ -1,7 +1,7 @@
 """Distance of the weights from the initial ones: overall, relative and by layer.
 
-D = ||w - w_0|| and D / ||w_0||. Only trainable weights count, without moving statistics. The
-squares of the layers' distances add up to the square of the total.
+The distance is D = ||w - w_0||, the relative distance D / ||w_0||. Only trainable weights count,
+without moving statistics. The squares of the layers' distances add up to the square of D.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchscope.measures import Measured
-from batchscope.study.common_settings import OfWeights
+from batchscope.study.measure_settings import WeightsSettings
 from batchscope.study.specifications import (
     Column,
     Figure,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from batchscope.measures.finished_run import FinishedRun
     from batchscope.store.weights import Arrays
 
-_LAYERS = {
+_LAYER_COLUMNS = {
     "position": IntegerColumn("Position of the layer, from 0."),
     "layer": TextColumn("Name of the layer."),
     "distance": PositiveColumn("Distance of its weights from the initial ones."),
@@ -37,14 +37,14 @@ _LAYERS = {
 }
 
 
-def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+def _layer_rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
     for position, (layer, values) in enumerate(record.get("layers", {}).items()):
         yield {"position": position, "layer": layer, **values}
 
 
 ENTRY = Measure(
     version="weight_distance-v1",
-    settings=OfWeights,
+    settings=WeightsSettings,
     columns={
         "weight_distance": PositiveColumn(
             "Euclidean distance from the initial weights.",
@@ -87,11 +87,13 @@ ENTRY = Measure(
             kind="by_progress",
             table="history",
             panels=(Panel("epoch_distance", "", "distance within an epoch", Scale.LOG),),
-            over=("epoch",),
+            x_columns=("epoch",),
         ),
     ),
     tables={
-        "layers": Table(_LAYERS, _rows, keys=("layer",), figures=("weight_distance_by_layer",))
+        "layers": Table(
+            _LAYER_COLUMNS, _layer_rows, keys=("layer",), figures=("weight_distance_by_layer",)
+        )
     },
     memory_mb=1000,
     order=3,
@@ -105,19 +107,19 @@ def distances(initial: Arrays, trained: Arrays) -> dict[str, Any]:
     """
     from batchscope.store import weights
 
-    moved, start = weights.squared_moves(initial, trained), weights.squared_norms(initial)
+    moves, norms = weights.squared_moves(initial, trained), weights.squared_norms(initial)
 
-    def of_weights(keys: Iterable[str]) -> dict[str, float | None]:
-        distance = math.sqrt(math.fsum(moved[key] for key in keys))
-        norm = math.sqrt(math.fsum(start[key] for key in keys))
+    def distances_of(keys: Iterable[str]) -> dict[str, float | None]:
+        distance = math.sqrt(math.fsum(moves[key] for key in keys))
+        norm = math.sqrt(math.fsum(norms[key] for key in keys))
         return {"distance": distance, "relative": distance / norm if norm > 0 else None}
 
     layers: dict[str, list[str]] = {}
     for key in initial:
         layers.setdefault(weights.layer_of(key), []).append(key)
     return {
-        **of_weights(initial),
-        "layers": {layer: of_weights(keys) for layer, keys in layers.items()},
+        **distances_of(initial),
+        "layers": {layer: distances_of(keys) for layer, keys in layers.items()},
     }
 
 

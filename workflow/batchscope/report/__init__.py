@@ -1,7 +1,8 @@
 """The report: tables, figures and records of a study -> one self-contained HTML page.
 
-It draws no figure and computes no statistic: batchscope.figures and batchscope.analysis do.
-`content` reads the inputs, `study_page` builds the page, and other modules build its sections.
+`report_inputs` reads the inputs, `study_page` puts the page together, and a module per
+section turns rows of tables into the values of its template. batchscope.figures draws and
+batchscope.analysis computes.
 The page's Content-Security-Policy forbids every request.
 """
 
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batchscope.core import disk
-from batchscope.report import content, study_page
+from batchscope.report import report_inputs, study_page
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
@@ -29,7 +30,7 @@ def write(
     Raises:
         UserError: If a table or a figure is missing and `partial` is False, or one is damaged.
     """
-    inputs = content.read(study, results, config_path, partial)
+    inputs = report_inputs.read(study, results, config_path, partial)
     html, headline = study_page.build(study, inputs, Path(output).parent)
     disk.write_text(output, html)
     disk.write_text(Path(output).with_suffix(".txt"), headline + "\n")

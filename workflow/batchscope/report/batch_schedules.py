@@ -1,4 +1,4 @@
-"""Rising batch sizes of an experiment: whether they reduce the cost, and local critical sizes."""
+"""Rising batch sizes: rows of ramps.csv and local critical batch sizes -> values of the section."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from batchscope.figures import FigureTables
 from batchscope.report.text import ESTIMATE, bracketed, difference_unit, label, margin
 from batchscope.study import factor_words
 from batchscope.study.outcomes import MIN_SEEDS, Reason, Verdict
-from batchscope.study.run_factors import CONSTANT, Affects, affecting, is_used
+from batchscope.study.run_factors import CONSTANT, Affects, factors_affecting, is_used
 
-_CRITICAL = [f"critical_batch_size{end}" for end in intervals.ENDS]
+_CRITICAL = [f"critical_batch_size{end}" for end in intervals.SUFFIXES]
 Row = dict[str, Any]
 
 
@@ -31,16 +31,18 @@ def for_experiment(tables: FigureTables) -> dict[str, list[Row]]:
 def _ramps(table: pandas.DataFrame) -> list[Row]:
     """Return a row for each configuration with a rising batch size."""
     ramps = []
-    names = [name for name in run_series.varying(table) if name != "learning_rate"]
+    names = [name for name in run_series.varying_factors(table) if name != "learning_rate"]
     keys = ["batch_size", *names] if len(table) else []
     for _, frame in table.groupby(keys, sort=False, dropna=False) if keys else ():
         first, is_cost = frame.iloc[0], frame["outcome"].isin(COSTS.values())
         outcomes = [_outcome(row) for row in frame[~is_cost].to_dict("records")]
         costs = [_outcome(row) for row in frame[is_cost].to_dict("records")]
         schedules = {"batch_schedule": (first["batch_schedule"],)}
-        factor_names = dict.fromkeys((*affecting(Affects.HORIZON), "largest_batch_size", *names))
+        factor_names = dict.fromkeys(
+            (*factors_affecting(Affects.HORIZON), "largest_batch_size", *names)
+        )
         factors = {name: first.get(name) for name in factor_names if is_used(name, schedules)}
-        changed = {
+        used_factors = {
             name: value
             for name, value in factors.items()
             if pandas.notna(value) and value != CONSTANT
@@ -48,7 +50,7 @@ def _ramps(table: pandas.DataFrame) -> list[Row]:
         rate = first["learning_rate"]
         ramps.append(
             {
-                "schedule": factor_words.describe(changed),
+                "schedule": factor_words.describe(used_factors),
                 "batch_size": int(first["batch_size"]),
                 "rate": "" if pandas.isna(rate) else display.shortest(float(rate)),
                 "outcomes": outcomes,
@@ -63,7 +65,7 @@ def _ramps(table: pandas.DataFrame) -> list[Row]:
 
 
 def _reduces_cost(outcomes: set[str], costs: set[str]) -> str:
-    """Return whether no loss is beyond the margin and a cost is saved, by verdicts."""
+    """Return `yes` if outcomes are within the margin and a cost is saved, else `no` or `open`."""
     if outcomes == {Verdict.WITHIN} and Verdict.SUPPORTED in costs:
         return "yes"
     return "no" if Verdict.BEYOND in outcomes or costs == {Verdict.CONTRADICTED} else "open"
@@ -81,13 +83,13 @@ def _local_critical(table: pandas.DataFrame) -> list[Row]:
     It grows if the last interval is above the first one.
     """
     local = []
-    for series in run_series.series(table) if len(table) else ():
+    for series in run_series.split_series(table) if len(table) else ():
         for size, frame in series.frame.groupby("batch_size"):
             points = frame.drop_duplicates("share").sort_values("share").to_dict("records")
-            # A factor that diverged says nothing, and its other comparisons have all seeds.
+            # Comparisons of multiples that diverged do not count; all others have all seeds.
             seeds = frame.loc[frame["reason"] != Reason.FAILED, "n"].min()
             seeds = int(seeds) if pandas.notna(seeds) else 0
-            above = points[-1][_CRITICAL[1]] > points[0][_CRITICAL[2]]
+            is_above = points[-1][_CRITICAL[1]] > points[0][_CRITICAL[2]]
             ends = [
                 {
                     "shown": bracketed([point[name] for name in _CRITICAL]),
@@ -96,5 +98,5 @@ def _local_critical(table: pandas.DataFrame) -> list[Row]:
                 for point in (points[0], *points[1:][-1:])
             ]
             row = {"series": series.label, "batch_size": int(size), "ends": ends, "seeds": seeds}
-            local.append({**row, "grows": above and seeds >= MIN_SEEDS})
+            local.append({**row, "grows": is_above and seeds >= MIN_SEEDS})
     return local

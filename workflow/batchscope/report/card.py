@@ -1,4 +1,7 @@
-"""The recommendation of one series: rows of advice.csv and comparisons.csv as a dict."""
+"""The card of one series: rows of advice.csv and comparisons.csv -> values for the templates.
+
+`build` lists the fields of a card. `recommendation` builds the cards of a study.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,11 @@ from batchscope.study.decision_columns import ADVICE
 from batchscope.study.outcomes import MIN_SEEDS_FOR_INTERVAL, Reason, Verdict
 
 RATE = "learning_rate"
-NEAR_CHANCE = 0.9  # a target near chance leaves more of the error of a constant prediction
+NEAR_CHANCE = 0.9  # A target near chance leaves this share of the error of a constant prediction.
 _SCOPE = ("model", "dataset", "optimizer", "device")
-_MEAN = [f"mean{end}" for end in intervals.ENDS]
-# Columns of the table of batch sizes: title, cost, and its budget.
-_COSTS = (
+_MEAN = [f"mean{end}" for end in intervals.SUFFIXES]
+# Columns of the table of batch sizes: title, cost, and budget of the comparison.
+_COST_COLUMNS = (
     ("Time to target", SECONDS, TARGET),
     ("Examples to target", EXAMPLES, TARGET),
     ("Time", SECONDS, EXAMPLES),
@@ -42,75 +45,74 @@ def build(
         factors: The factors that distinguish the series.
         chance: Outcome -> value of a constant prediction.
     """
-    by_item = {item: _rows(advice[advice["item"] == item]) for item in Item}
-    (head,), limits = by_item[Item.RECOMMENDATION], by_item[Item.LIMIT]
-    best = head if head["batch_size"] else None
+    rows_by_item = {item: _advice_rows(advice[advice["item"] == item]) for item in Item}
+    (recommendation,), limits = rows_by_item[Item.RECOMMENDATION], rows_by_item[Item.LIMIT]
+    best = recommendation if recommendation["batch_size"] else None
     compared = advice_series.select_factors(tables.comparisons, factors)
     runs = advice_series.select_factors(tables.runs, factors)
     # A single size in a column is read from the file as a number: 16.0.
-    sizes = [int(float(size)) for size in str(head["sizes"] or "").split()]
+    sizes = [int(float(size)) for size in str(recommendation["sizes"] or "").split()]
     names = dict.fromkeys(row["name"] for row in limits if row["batch_size"])
     ends = budget_kinds.end_kinds(compared["budget"].unique())
-    checks = _checks(by_item[Item.CHECK])
-    expected = [row for row in by_item[Item.EXPECTATION] if _is(row, best)]
-    stop = _stop(expected, checks, best)
-    table = _sizes(by_item[Item.SIZE], best, compared, by_item[Item.EXPECTATION])
+    checks = _merged_checks(rows_by_item[Item.CHECK])
+    expected = [row for row in rows_by_item[Item.EXPECTATION] if _is_size(row, best)]
+    stop = _training_length(expected, checks, best)
+    table = _size_table(rows_by_item[Item.SIZE], best, compared, rows_by_item[Item.EXPECTATION])
     return {
-        "headline": head["headline"],
+        "headline": recommendation["headline"],
         "best": best,
-        "n": head["n"],
-        "few": head["n"] < MIN_SEEDS_FOR_INTERVAL,
+        "n": recommendation["n"],
+        "few": recommendation["n"] < MIN_SEEDS_FOR_INTERVAL,
         "about": display.listed(sizes),
-        "edges": [row for row in by_item[Item.CHECK] if row["name"] == RATE_ON_EDGE],
+        "edges": [row for row in rows_by_item[Item.CHECK] if row["name"] == RATE_ON_EDGE],
         "baseline": next((row for row in checks if row["name"] == BASELINE), None),
         "task": tasks.from_columns(compared["outcome"])[0],
-        "rates": by_item[Item.RATE],
+        "rates": rows_by_item[Item.RATE],
         "expected": [row for row in expected if row["name"] not in (*COUNTED, EPOCH_SECONDS)],
         "stop": stop,
-        "code": _code(best, runs, stop),
+        "code": _keras_code(best, runs, stop),
         "scope": [
             factor_words.value_words(name, factors[name])
             for name in _SCOPE
             if pandas.notna(factors.get(name))
         ],
         "near_chance": _near_chance(compared[compared["budget"] == TARGET], chance, tables.metrics),
-        "reached": _reached(compared, best["batch_size"], names) if best else None,
+        "reached": _cost_to_target(compared, best["batch_size"], names) if best else None,
         "outcomes": [
-            _outcome(
-                name, _at(compared, name, *(budget_kinds.PAID if name in COSTS else ends)), sizes
-            )
+            _sizes_by_verdict(name, compared, ends, sizes)
             for name in sorted(names, key=COSTS.__contains__)
         ],
         "sizes": table,
-        "lines": _aligned(table),
+        "lines": _aligned_lines(table),
         "checks": checks,
         "limits": limits,
-        "suggestions": by_item[Item.SUGGESTION],
+        "suggestions": rows_by_item[Item.SUGGESTION],
     }
 
 
-def _rows(advice: pandas.DataFrame) -> list[Row]:
-    """Return rows of advice.csv with their numbers as texts; a missing value is None."""
-    typed = run_series.typed(advice, ADVICE).astype(object)
+def _advice_rows(advice: pandas.DataFrame) -> list[Row]:
+    """Return rows of advice.csv, completed by texts of their numbers; a missing value is None."""
+    typed = run_series.with_integer_columns(advice, ADVICE).astype(object)
     return [{**row, **_texts(row)} for row in typed.where(typed.notna(), None).to_dict("records")]
 
 
 def _texts(row: Row) -> Row:
     minutes, name = row["minutes_to_resolve"], str(row["name"])
     unit = text.difference_unit(name) if row["item"] == Item.LIMIT else display.PLAIN
-    expected = row["item"] == Item.EXPECTATION
+    if row["item"] == Item.EXPECTATION:
+        shown = _expectation_text(row)
+    else:
+        shown = text.bracketed([row[end] for end in text.ESTIMATE], unit)
     return {
         "rate": "" if row[RATE] is None else display.shortest(float(row[RATE])),
-        "shown": _value(row)
-        if expected
-        else text.bracketed([row[end] for end in text.ESTIMATE], unit),
+        "shown": shown,
         "unit": " times the best" if name in COSTS else unit.suffix,
         "cost": "" if minutes is None else display.duration(60 * float(minutes)),
     }
 
 
-def _value(row: Row) -> str:
-    """Return the mean over seeds with its interval; of counts and below three seeds the range."""
+def _expectation_text(row: Row) -> str:
+    """Return the mean over seeds with its interval, or the range for counts and for few seeds."""
     name, numbers = row["name"], [row[end] for end in text.ESTIMATE]
     unit = display.PLAIN if name in COUNTED else text.unit(name, numbers[:1])
     if name not in COUNTED and row["n"] >= MIN_SEEDS_FOR_INTERVAL:
@@ -123,7 +125,7 @@ def _value(row: Row) -> str:
 def _near_chance(
     targets: pandas.DataFrame, chance: Mapping[str, float], metrics: tasks.Metrics
 ) -> Row | None:
-    """Return the column of a target near the value of a constant prediction, and that value."""
+    """Return the column of a target near chance, with the value of a constant prediction."""
     for column, constant in chance.items():
         best = 1.0 if tasks.higher_is_better(column, metrics) else 0.0
         values = targets.loc[targets["budget_column"] == column, "budget_value"]
@@ -132,8 +134,8 @@ def _near_chance(
     return None
 
 
-def _stop(expected: Sequence[Row], checks: Sequence[Row], best: Row | None) -> Row:
-    """Return unit long to train: the epochs, and whether to stop at the lowest loss."""
+def _training_length(expected: Sequence[Row], checks: Sequence[Row], best: Row | None) -> Row:
+    """Return how long to train: the epochs or updates, and whether to stop at the lowest loss."""
     by_name = {row["name"]: row for row in expected}
     used = by_name.get(EPOCHS) or by_name.get(UPDATES)
     if not used:
@@ -150,32 +152,32 @@ def _stop(expected: Sequence[Row], checks: Sequence[Row], best: Row | None) -> R
     }
 
 
-def _code(best: Row | None, runs: pandas.DataFrame, stop: Row) -> list[str]:
+def _keras_code(best: Row | None, runs: pandas.DataFrame, stop: Row) -> list[str]:
     """Return the recommended training as lines of Keras."""
     if not best:
         return []
-    runs = run_series.finished(runs)
+    runs = run_series.finished_runs(runs)
     runs = advice_series.select_factors(runs, {name: best[name] for name in ("batch_size", RATE)})
     if runs.empty:
         return []
     factors, patience, epochs = runs.iloc[0].to_dict(), stop.get("patience"), stop.get("last")
     if patience is not None:
-        patience = int(factors.get("patience") or patience)  # runs may have stopped early
+        patience = int(factors.get("patience") or patience)  # Runs may have stopped early.
         epochs = int(runs[EPOCHS].max()) if EPOCHS in runs else epochs
-    return training_code.lines(factors, epochs, patience)
+    return training_code.keras_lines(factors, epochs, patience)
 
 
-def _at(compared: pandas.DataFrame, outcome: str, *budgets: str) -> pandas.DataFrame:
+def _comparisons_at(compared: pandas.DataFrame, outcome: str, *budgets: str) -> pandas.DataFrame:
     """Return the comparisons of an outcome at the first budget that has means."""
     outcome_rows = compared[compared["outcome"] == outcome].set_index("batch_size", drop=False)
     frames = [outcome_rows[outcome_rows["budget"] == budget] for budget in budgets]
     return max(frames, key=lambda frame: (frame["mean"].notna().any(), len(frame) > 0))
 
 
-def _reached(compared: pandas.DataFrame, best: int, limits: Collection[str]) -> Row | None:
-    """Return the cost of the best size to the target; not in seconds if examples rank the sizes."""
+def _cost_to_target(compared: pandas.DataFrame, best: int, limits: Collection[str]) -> Row | None:
+    """Return the cost of the best size to the target, in seconds unless examples rank the sizes."""
     for cost in (SECONDS, EXAMPLES, UPDATES)[EXAMPLES in limits :]:
-        costs = _at(compared, cost, TARGET, EXAMPLES)
+        costs = _comparisons_at(compared, cost, TARGET, EXAMPLES)
         if best in costs.index and pandas.notna(costs.loc[best, "mean"]):
             row = costs.loc[best]
             unit = text.unit(cost, [row["mean"]])
@@ -185,12 +187,16 @@ def _reached(compared: pandas.DataFrame, best: int, limits: Collection[str]) -> 
     return None
 
 
-def _outcome(name: str, compared: pandas.DataFrame, sizes: Sequence[int]) -> Row:
-    """Return the batch sizes by verdict of one limit; `equal` if `sizes` are shown to be within."""
+def _sizes_by_verdict(
+    name: str, compared: pandas.DataFrame, ends: Sequence[str], sizes: Sequence[int]
+) -> Row:
+    """Return the batch sizes by verdict on one outcome; `equal` if all `sizes` are within."""
+    budgets = budget_kinds.COST_KINDS if name in COSTS else ends
+    compared = _comparisons_at(compared, name, *budgets)
     by_verdict: dict[str, list[int]] = {Verdict.WITHIN: [], Verdict.BEYOND: [], "failed": []}
     by_verdict["open"] = []
-    read = verdicts.read_off(compared)
-    for size, verdict, reason in zip(compared.index, read, compared["reason"], strict=True):
+    by_size = verdicts.verdicts_of_intervals(compared)
+    for size, verdict, reason in zip(compared.index, by_size, compared["reason"], strict=True):
         kind = "failed" if reason in (Reason.FAILED, Reason.NOT_REACHED) else verdict
         by_verdict[kind if kind in by_verdict else "open"].append(int(size))
     unit = display.Unit(" %", 100.0) if name in COSTS else text.difference_unit(name)
@@ -203,13 +209,13 @@ def _outcome(name: str, compared: pandas.DataFrame, sizes: Sequence[int]) -> Row
     }
 
 
-def _sizes(
+def _size_table(
     sizes: Sequence[Row], best: Row | None, compared: pandas.DataFrame, expected: Sequence[Row]
 ) -> Row:
-    """Return the table with a row per batch size: its verdict, and the columns with a text."""
+    """Return the table with a row per batch size: its verdict, and the columns that have values."""
     columns = {"Learning rate": {row["batch_size"]: row["rate"] for row in sizes}}
-    for title, cost, budget in _COSTS:
-        costs = _at(compared, cost, budget)
+    for title, cost, budget in _COST_COLUMNS:
+        costs = _comparisons_at(compared, cost, budget)
         unit = text.unit(cost, costs["mean"])
         texts = {int(size): text.level(cost, row[_MEAN], unit) for size, row in costs.iterrows()}
         columns[title + display.aside(unit.suffix.strip())] = texts
@@ -218,30 +224,31 @@ def _sizes(
             columns.setdefault(text.label(row["name"]), {})[row["batch_size"]] = row["shown"]
     columns = {title: texts for title, texts in columns.items() if any(texts.values())}
     recommended = best is not None and best["headline"] == Headline.RECOMMENDED
-    read = verdicts.read_off(pandas.DataFrame(sizes))
+    by_size = verdicts.verdicts_of_intervals(pandas.DataFrame(sizes))
     return {
         "heads": list(columns),
         "rows": [
             {
                 **row,
                 "verdict": verdict,
-                "verdict_words": _verdict(row, verdict, best, compared),
+                "verdict_words": _verdict_words(row, verdict, best, compared),
                 # No size is highlighted if none is distinguished or within every margin.
-                "inside": _is(row, best) and (recommended or best["verdict"] == Verdict.WITHIN),
+                "inside": _is_size(row, best)
+                and (recommended or best["verdict"] == Verdict.WITHIN),
                 "cells": [texts.get(row["batch_size"], "") for texts in columns.values()],
             }
-            for row, verdict in zip(sizes, read, strict=True)
+            for row, verdict in zip(sizes, by_size, strict=True)
         ],
     }
 
 
-def _is(row: Row, best: Row | None) -> bool:
+def _is_size(row: Row, best: Row | None) -> bool:
     return best is not None and row["batch_size"] == best["batch_size"]
 
 
-def _verdict(row: Row, verdict: str, best: Row | None, compared: pandas.DataFrame) -> str:
-    """Return the verdict on a batch size, with the limit that decides about it."""
-    if _is(row, best):
+def _verdict_words(row: Row, verdict: str, best: Row | None, compared: pandas.DataFrame) -> str:
+    """Return the verdict on a batch size in words, with the outcome that decides about it."""
+    if _is_size(row, best):
         several = best["headline"] == Headline.NOT_DISTINGUISHED
         return "best measured" if several and best["verdict"] != Verdict.WITHIN else "recommended"
     if row["reason"] == Reason.NOT_REACHED:
@@ -258,10 +265,10 @@ def _verdict(row: Row, verdict: str, best: Row | None, compared: pandas.DataFram
     return f"{phrase}: {display.lower(text.label(row['name']))}" if decides else phrase
 
 
-def _checks(check_rows: Sequence[Row]) -> list[Row]:
-    """Return checks in order, those that did not pass first, a check of several sizes as one.
+def _merged_checks(check_rows: Sequence[Row]) -> list[Row]:
+    """Merge the rows of each check, with its batch sizes, and sort those that passed last.
 
-    A check that fails for all sizes names none.
+    A check of all batch sizes has an empty list of them.
     """
     checks: dict[str, Row] = {}
     for row in check_rows:
@@ -272,8 +279,8 @@ def _checks(check_rows: Sequence[Row]) -> list[Row]:
     return sorted(checks.values(), key=lambda row: row["state"] == "passed")
 
 
-def _aligned(table: Row) -> list[str]:
-    """Return the table of batch sizes as aligned lines."""
+def _aligned_lines(table: Row) -> list[str]:
+    """Return the table of batch sizes as aligned lines for the terminal."""
     lines = [["Batch size", *table["heads"], "Verdict"]]
     for row in table["rows"]:
         cells = [cell or display.ABSENT for cell in row["cells"]]

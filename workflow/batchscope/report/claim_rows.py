@@ -1,4 +1,7 @@
-"""The rows of claims.csv with their numbers as text; the sentences are in claim_words.html.j2."""
+"""The section of claims: rows of claims.csv -> documents with claims, and numbers as text.
+
+The sentences are in claim_words.html.j2.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +18,20 @@ from batchscope.study import external_columns, factor_words
 from batchscope.study import tables as table_entries
 from batchscope.study.claims import RATIO
 from batchscope.study.outcomes import Verdict
-from batchscope.study.tables import clipped
+from batchscope.study.tables import clipped_to_range
 
 Row = dict[str, str]
-Cells = list[tuple[str, list[str]]]  # name of a factor and its values as text
+Cells = list[tuple[str, list[str]]]  # pairs of the name of a factor and its values as text
 Links = Mapping[tuple[str, str], tuple[str, str]]  # experiment and figure -> label and address
 
-_NAMED = ("optimizer", "device")  # factors that their values name
+_FACTORS_NAMED_BY_VALUE = ("optimizer", "device")  # Their values say which factor it is.
 
 
 def build(rows: Iterable[Row], links: Links) -> list[dict[str, Any]]:
     """Return each document with its claims and its number of claims by verdict."""
     documents: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        claim = describe(row, links.get((row["experiment"], row["figure"])))
+        claim = described_claim(row, links.get((row["experiment"], row["figure"])))
         documents.setdefault(row["document"], []).append(claim)
     sections = []
     for document, claims in documents.items():
@@ -38,21 +41,21 @@ def build(rows: Iterable[Row], links: Links) -> list[dict[str, Any]]:
     return sections
 
 
-def describe(row: Row, link: tuple[str, str] | None = None) -> dict[str, Any]:
+def described_claim(row: Row, link: tuple[str, str] | None = None) -> dict[str, Any]:
     """Return a claim with its numbers as text, for templates.
 
     Args:
         link: Label and address of its figure.
     """
     unit, values = _unit(row), [parsed(row[name]) for name in ESTIMATE]
-    if row["type"] == "value" and None not in values:  # all others are differences or ratios
-        values[1:] = clipped(row["column"], values[1:])
+    if row["type"] == "value" and None not in values:  # The other types are differences or ratios.
+        values[1:] = clipped_to_range(row["column"], values[1:])
     lower, upper = _bounds(row, unit)
-    contrary, level = row["verdict"] == Verdict.CONTRADICTED, parsed(row["level"])
-    column = table_entries.column(row["table"], row["column"])
+    is_contradicted, level = row["verdict"] == Verdict.CONTRADICTED, parsed(row["level"])
+    column = table_entries.describe_column(row["table"], row["column"])
     names = ("cells", "sides", "reason_of", "part")
     decoded = {name: json.loads(row[name]) if row[name] else {} for name in names}
-    # The deciding contrast has factors of its own, and two ends that it compares.
+    # The deciding contrast has its factors, and pairs of values for the two ends that it compares.
     part = decoded["part"]
     ends = {name: pair for name, pair in part.items() if isinstance(pair, list)}
     contrast = [{name: value for name, value in part.items() if name not in ends}]
@@ -70,8 +73,8 @@ def describe(row: Row, link: tuple[str, str] | None = None) -> dict[str, Any]:
         "cells": cells(decoded["cells"]),
         "sides": [cells(side) for side in decoded["sides"]],
         "contrast": [cells(end) for end in contrast] if int(row["parts"] or 0) > 1 else [],
-        "p": parsed(row["p_against" if contrary else "p"]),
-        "contrary": contrary,
+        "p": parsed(row["p_against" if is_contradicted else "p"]),
+        "contrary": is_contradicted,
         "timed": row["table"] in table_entries.TIMING_TABLES,
         "incomplete": bool(row["n"]) and int(row["n"]) < int(row["replicates"]),
         "seeds_needed": int(row["seeds_to_resolve"] or 0),
@@ -86,17 +89,17 @@ def _name(factor: str) -> str:
 
 
 def cells(factors: Mapping[str, Any]) -> Cells:
-    """Return cells for the filter `cells`: names of factors with their values as text."""
-    named: Cells = []
+    """Return the factors of cells for the filter `cells`, with their values as text."""
+    labelled: Cells = []
     for name, values in factors.items():
         if not isinstance(values, list):
-            named.append((factor_words.describe({name: values}), []))
-        elif name in _NAMED:
-            named.append(("", [factor_words.describe({name: value}) for value in values]))
+            labelled.append((factor_words.describe({name: values}), []))
+        elif name in _FACTORS_NAMED_BY_VALUE:
+            labelled.append(("", [factor_words.describe({name: value}) for value in values]))
         else:
             texts = [display.shortest(value) if is_number(value) else value for value in values]
-            named.append((_name(name), texts))
-    return named
+            labelled.append((_name(name), texts))
+    return labelled
 
 
 def _unit(row: Row) -> Unit:
@@ -108,7 +111,7 @@ def _unit(row: Row) -> Unit:
 
 
 def _bounds(row: Row, unit: Unit) -> tuple[str, str]:
-    """Return the bounds as text; the lower one may need many decimals: 1 / 1.05."""
+    """Return the bounds as text. The lower one has four digits, because it may be 1 / 1.05."""
     low, high = float(row["low_bound"] or -math.inf), float(row["high_bound"] or math.inf)
     lower = display.number(unit.times * low, 4) if math.isfinite(low) else ""
     if math.isfinite(high):

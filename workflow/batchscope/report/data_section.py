@@ -1,4 +1,4 @@
-"""Data sets, models and machines of a study."""
+"""The section of data sets, models and machines: records -> values of its template."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 from batchscope.core import display
 from batchscope.datasets import samples
-from batchscope.report.content import Inputs
+from batchscope.report.report_inputs import ReportInputs
 from batchscope.report.text import plain
 from batchscope.store import paths, records
 from batchscope.study.names import split_token
 
-_MAX_SKIPPED = 200  # files; more are in the data set's record
+_MAX_SKIPPED = 200  # The record of the data set lists all skipped files.
 Row = dict[str, Any]
 
 
-def build(inputs: Inputs) -> Row:
+def build(inputs: ReportInputs) -> Row:
     return {
         "datasets": [_dataset(inputs, token) for token in inputs.datasets],
         "models": sorted(
@@ -32,7 +32,7 @@ def build(inputs: Inputs) -> Row:
     }
 
 
-def _dataset(inputs: Inputs, token: str) -> Row:
+def _dataset(inputs: ReportInputs, token: str) -> Row:
     record = inputs.datasets[token]
     skipped = record.get("skipped") or ()
     return {
@@ -41,7 +41,9 @@ def _dataset(inputs: Inputs, token: str) -> Row:
         "record": record,
         "samples": [
             (sample.label, sample.text, _address(sample.image), sample.small)
-            for sample in samples.few(paths.dataset_folder(inputs.states.results, token), record)
+            for sample in samples.few_samples(
+                paths.dataset_folder(inputs.states.results, token), record
+            )
         ],
         "balance": {
             split: (min(counts), max(counts))
@@ -58,7 +60,7 @@ def _address(image: bytes) -> str:
     return f"data:image/webp;base64,{base64.b64encode(image).decode()}" if image else ""
 
 
-def processor(machine: Row) -> str:
+def processor_words(machine: Row) -> str:
     """Return the GPUs of a machine and its CPU with the number of usable cores."""
     gpus, cores = machine.get("gpu") or [], machine.get("usable_cores") or machine.get("cores")
     cpu = " ".join(str(machine.get("cpu") or "").split())
@@ -66,7 +68,7 @@ def processor(machine: Row) -> str:
     return ", ".join(filter(None, [*dict.fromkeys(map(str, gpus)), cpu]))
 
 
-def _machines(inputs: Inputs) -> list[Row]:
+def _machines(inputs: ReportInputs) -> list[Row]:
     """Return machines with versions, and their numbers of runs and timings by device."""
     machines: dict[str, Row] = {}
     runs = [*inputs.runs.values(), *inputs.other_runs]

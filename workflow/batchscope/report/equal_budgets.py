@@ -1,4 +1,4 @@
-"""Comparisons at equal budgets: rows of comparisons.csv by series, kind of budget and outcome."""
+"""Comparisons at equal budgets: rows of comparisons.csv -> tabs of rows for each series."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from batchscope.study.budget_kinds import (
 )
 from batchscope.study.outcomes import Reason, Verdict
 
-# Tab -> the budgets of its rows, and of a target the outcome.
+# Tab -> kind of budget -> outcome of its rows, all outcomes if empty.
 _TABS: dict[str, dict[str, str]] = {
     EPOCHS: {EPOCHS: ""},
     UPDATES: {TARGET: UPDATES, UPDATES: ""},
@@ -32,13 +32,13 @@ Row = dict[str, Any]
 
 
 def build(compared: pandas.DataFrame) -> list[Row]:
-    """Return each series with tabs of rows; a row has a comparison per batch size.
+    """Return each series with a tab per kind of budget; a row has a comparison per batch size.
 
-    A tab has the winner of its first row.
+    The winner of a tab is the winner of its first row.
     """
     groups = []
     without_rate = compared.drop(columns="learning_rate", errors="ignore")
-    for series in run_series.series(without_rate) if len(compared) else ():
+    for series in run_series.split_series(without_rate) if len(compared) else ():
         frame = compared.loc[series.frame.index]
         sizes = sorted(map(int, frame["batch_size"].unique()))
         tabs = []
@@ -58,7 +58,7 @@ def _rows(
         frame = frame[frame["outcome"] == cost] if cost else frame
         keys = ["budget_value", "budget_column", "outcome"]
         for (_, _, outcome), group in frame.groupby(keys, sort=False, dropna=False):
-            best = comparisons.best(group)
+            best = comparisons.best_batch_size(group)
             if best is not None:
                 cells = {cell["batch_size"]: cell for cell in group.to_dict("records")}
                 row = {"shares": tasks.is_share(outcome), "best": best}
@@ -66,7 +66,7 @@ def _rows(
 
 
 def winner(cells: list[Row | None]) -> int | None:
-    """Return the batch size that all others are worse than; None if any may be as good."""
+    """Return the batch size that is better than all others; None if another may be as good."""
     compared = [cell for cell in cells if cell]
     failed = (Reason.FAILED, Reason.NOT_REACHED)
     rivals = [

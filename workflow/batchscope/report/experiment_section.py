@@ -1,4 +1,4 @@
-"""The section of an experiment: its question, answer, recommendations, comparisons and figures."""
+"""The section of an experiment: its results -> question, answer, cards, comparisons and figures."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 from batchscope.core import display
 from batchscope.report import batch_schedules, equal_budgets, race, text, timing_section, trend_rows
-from batchscope.report.content import ExperimentResults
+from batchscope.report.report_inputs import ExperimentResults
 from batchscope.store import records
-from batchscope.study.figures import LEAD
+from batchscope.study.figures import LEADING_FIGURES
 from batchscope.study.plan import PlannedExperiment
 
 Row = dict[str, Any]
@@ -20,20 +20,20 @@ def build(results: ExperimentResults, cards: list[Row]) -> Row:
     """Return the parts of an experiment's section; `cards` come from `recommendation.cards`."""
     experiment, tables = results.experiment, results.tables
     trends = trend_rows.build(tables.trends)
-    answer = trend_rows.answer(experiment, trends)
+    answer = trend_rows.answering_rows(experiment, trends)
     command = next((run.command.words for run in experiment.commands.values()), ())
     return {
         "id": f"experiment-{experiment.name}",
         "plan": experiment,
         "finished": any(row["status"] == records.FINISHED for row in results.rows),
-        "varied": _varied(experiment),
+        "varied": _varied_factors(experiment),
         "source": experiment.external_runs.path if experiment.external_runs else " ".join(command),
         "timings": [name.replace("_", " ") for name in experiment.timings],
         "runs": len(results.rows),
         "cards": [card for card in cards if card["experiment"] == experiment.name],
         "schedules": batch_schedules.for_experiment(tables),
         "answer": answer,
-        "changes": trend_rows.changes(answer),
+        "changes": trend_rows.outcomes_by_change(answer),
         "other_trends": [row for row in trends if row not in answer],
         "equal": equal_budgets.build(tables.comparisons),
         "race": race.build(tables.race),
@@ -42,12 +42,12 @@ def build(results: ExperimentResults, cards: list[Row]) -> Row:
     }
 
 
-def place_figures(sections: list[Row]) -> Links:
-    """Sort figures into parts, number them in the page's order, and return labels and addresses."""
+def number_figures(sections: list[Row]) -> Links:
+    """Sort the figures of all sections into parts, number them, and return links to them."""
     links: Links = {}
     for section in sections:
         outcomes = [row["outcome"] for row in section["answer"]]
-        section |= _parts(section["figures"], outcomes, bool(section["cards"]))
+        section |= _blocks_by_part(section["figures"], outcomes, bool(section["cards"]))
         # The figures of the first recommendation are at the top of the page.
         at_top = section is sections[0] and section["cards"]
         order = ("lead", "shown") if at_top else ("shown", "lead")
@@ -60,7 +60,9 @@ def place_figures(sections: list[Row]) -> Links:
     return links
 
 
-def _parts(figures: list[Row], outcomes: list[str], has_cards: bool) -> dict[str, list[list[Row]]]:
+def _blocks_by_part(
+    figures: list[Row], outcomes: list[str], has_cards: bool
+) -> dict[str, list[list[Row]]]:
     """Return figures as blocks by their part of the page, the variants of a figure in one block.
 
     Parts are `lead` (the recommendation), `shown` (the outcomes of the answer in their order, or
@@ -72,8 +74,8 @@ def _parts(figures: list[Row], outcomes: list[str], has_cards: bool) -> dict[str
     parts: dict[str, list[list[Row]]] = {"lead": [], "shown": [], "more": []}
     for name, block in blocks.items():
         answers = not {*outcomes}.isdisjoint(block[0]["columns"])
-        parts["lead" if name in LEAD else "shown" if answers else "more"].append(block)
-    parts["lead"].sort(key=lambda block: LEAD.index(block[0]["name"]))
+        parts["lead" if name in LEADING_FIGURES else "shown" if answers else "more"].append(block)
+    parts["lead"].sort(key=lambda block: LEADING_FIGURES.index(block[0]["name"]))
     parts["shown"].sort(
         key=lambda block: min(map(outcomes.index, {*outcomes} & {*block[0]["columns"]}))
     )
@@ -82,12 +84,12 @@ def _parts(figures: list[Row], outcomes: list[str], has_cards: bool) -> dict[str
     return parts
 
 
-def _varied(experiment: PlannedExperiment) -> str:
+def _varied_factors(experiment: PlannedExperiment) -> str:
     """Return the factors with several values: `batch size 16, 64 and 256; seed 0 and 1`."""
     sizes = {"batch_size": experiment.batch_sizes}
     factors = {**sizes, **experiment.vary, "seed": experiment.seeds}
     return "; ".join(
-        f"{name.replace('_', ' ')} {display.some(list(map(text.plain, values)), most=12)}"
+        f"{name.replace('_', ' ')} {display.short_list(list(map(text.plain, values)), most=12)}"
         for name, values in factors.items()
         if len(values) > 1
     )

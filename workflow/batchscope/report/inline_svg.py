@@ -1,4 +1,4 @@
-"""Matplotlib's SVG as an element of a page, with ids and colours that suit the page."""
+"""Matplotlib's SVG file -> an element of the page, with unique ids and the colours of the page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from markupsafe import Markup
 
 # Colours of figures.canvas -> custom properties of the page, so that a dark page has dark
-# figures. Colours that mean something stay.
+# figures. Colours that have a meaning stay.
 COLOURS = {
     "#1a1a1a": "currentColor",
     "#000000": "currentColor",
@@ -38,7 +38,7 @@ def read(content: bytes, prefix: str) -> Markup:
     if not (root := re.search(r"<svg\b[^>]*?( viewBox=\"[^\"]*\")[^>]*>", text)):
         raise ValueError("it has no viewBox")
     body = re.sub(r">\s+<(?!tspan)", "><", _DROPPED.sub("", text[root.end() :]))
-    body = re.sub(r'<g id="[^"]*"', "<g", body)  # no group is referred to
+    body = re.sub(r'<g id="[^"]*"', "<g", body)  # No link refers to a group.
     body = _MARKS.sub(_styled_once, _WITHOUT_EFFECT.sub("", body))
     body = _ID.sub(rf"\g<1>{prefix}-", body)
     body = re.sub(r"<text (?![^>]*fill: )", '<text fill="currentColor" ', body)

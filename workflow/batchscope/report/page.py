@@ -1,7 +1,7 @@
-"""Pages and texts of the templates.
+"""Jinja: a template and its values -> HTML or plain text. A new filter is added to `_FILTERS`.
 
 All templates escape, because a page trusts the macros of any other template. The text of a template
-that ends in .txt.j2 is unescaped at the end.
+that ends in .txt.j2 is therefore unescaped at the end.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def phrase(macro: str, row: dict[str, Any]) -> str:
 
 @functools.cache
 def _environment() -> jinja2.Environment:
-    """Return the environment, which compiles each template once."""
+    """Return the environment of all templates, which compiles each template once."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(project_files.TEMPLATES),
         autoescape=True,
@@ -73,7 +73,7 @@ def asset(name: str) -> str:
 
 
 def policy(script: str = "") -> str:
-    """Return a policy that runs this script only, and fetches nothing."""
+    """Return a Content-Security-Policy that allows this script only, and no request."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     scripts = f"'sha256-{digest}'" if script else "'none'"
     return (

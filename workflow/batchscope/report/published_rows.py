@@ -1,4 +1,4 @@
-"""Published numbers of documents, compared with the results of the study."""
+"""Published values of documents next to the results: rows of published.csv -> values and texts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pandas
 
 from batchscope.core.display import Unit
 from batchscope.report.claim_rows import Links
-from batchscope.report.content import Inputs
+from batchscope.report.report_inputs import ReportInputs
 from batchscope.report.text import estimate
 from batchscope.study import columns, published_numbers, tasks
 from batchscope.study.names import split_token
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 
-def build(study: Study, inputs: Inputs, links: Links) -> Row:
-    """Return the numbers by whether this study has a value; empty without any."""
+def build(study: Study, inputs: ReportInputs, links: Links) -> Row:
+    """Return published values, split by whether this study has a value; empty without any."""
     examples = [
         {
             "dataset": split_token(token)[0],
@@ -33,7 +33,7 @@ def build(study: Study, inputs: Inputs, links: Links) -> Row:
     ]
     rows = [
         {
-            **describe(row, results.tables.tasks),
+            **described_value(row, results.tables.tasks),
             "experiment": results.experiment.title,
             "link": links.get((name, row["figure"])),
         }
@@ -47,7 +47,7 @@ def build(study: Study, inputs: Inputs, links: Links) -> Row:
     )
 
 
-def describe(row: Row, learned: Collection[str] = (tasks.CLASSIFICATION,)) -> Row:
+def described_value(row: Row, learned: Collection[str] = (tasks.CLASSIFICATION,)) -> Row:
     """Return a row of published.csv with both numbers as texts, shares in per cent."""
     column, scale = row["column"], 100 if tasks.is_share(row["column"]) else 1
     parameter, described = published_numbers.COLUMNS[column], columns.describe(column)
@@ -57,7 +57,7 @@ def describe(row: Row, learned: Collection[str] = (tasks.CLASSIFICATION,)) -> Ro
     return {
         **values,
         "label": (described and described.label) or parameter.label,
-        "unit": "%" if percent else tasks.unit(parameter.unit, learned),
+        "unit": "%" if percent else tasks.unit_for_tasks(parameter.unit, learned),
         "published": "" if values["value"] is None else f"{scale * row['value']:.6g}",
         "here": estimate(numbers, Unit(times=scale)),
     }

@@ -1,4 +1,4 @@
-"""The race of learning rates over seeds: the rates that left it, and by how much."""
+"""The race of learning rates over seeds: rows of race.csv -> the rates that left the race."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Row = dict[str, Any]
 
 
 def build(race: pandas.DataFrame) -> Row | None:
-    """Return the rates that left, from the rows of race.csv; None if no rate did."""
-    left = race[race["status"] == LEFT] if len(race) else race
-    if left.empty:
+    """Return the rates that left, with their ratios to a better rate; None if no rate left."""
+    left_rates = race[race["status"] == LEFT] if len(race) else race
+    if left_rates.empty:
         return None
-    several = run_series.varying(race.drop(columns=RATE))
+    varying = run_series.varying_factors(race.drop(columns=RATE))
     rows = [
         {
             **row,
             "budget_value": None,
-            "series": factor_words.describe({name: row[name] for name in several}),
+            "series": factor_words.describe({name: row[name] for name in varying}),
             "ratio": text.bracketed([row[name] for name in text.ESTIMATE]),
         }
-        for row in left.to_dict("records")
+        for row in left_rates.to_dict("records")
     ]
-    return {"tried": len(race), "racing": len(race) - len(left), "rows": rows}
+    return {"tried": len(race), "racing": len(race) - len(left_rates), "rows": rows}

@@ -1,6 +1,6 @@
-"""The recommendation of every series: a card of the page, and an answer in the terminal.
+"""The recommendations of a study: a card of the page per series, and an answer in the terminal.
 
-Both take their sentences from `recommendation.txt.j2`.
+Both take their sentences from `decision.txt.j2`.
 """
 
 from __future__ import annotations
@@ -53,23 +53,23 @@ def cards(
     config: str = project_files.DEFAULT_CONFIG,
     levels: ChanceLevels | None = None,
 ) -> list[Row]:
-    """Return the card of every series of a study, those that recommend something first.
+    """Return the card of every series of a study; cards with a recommendation come first.
 
     Args:
-        config: Path of the study's file, as commands state it.
-        levels: Values of constant predictions, of `chance_levels`.
+        config: Path of the study's file as the user wrote it, for commands.
+        levels: Values of constant predictions from `chance_levels`.
     """
-    study_cards, command = [], unfinished.snakemake(study, config, options="--cores all")
+    study_cards, command = [], unfinished.snakemake_command(study, config, options="--cores all")
     for name, experiment_tables in tables.items():
         advice, experiment = experiment_tables.advice, study.experiments[name]
         factor_names = [factor for factor in run_series.factor_columns(advice) if factor != RATE]
-        varying = run_series.varying(advice, factor_names)
+        varying = run_series.varying_factors(advice, factor_names)
         groups = advice.groupby(varying, sort=False, dropna=False) if varying else [((), advice)]
         for values, frame in groups if len(advice) else ():
             factors = frame[factor_names].iloc[0].to_dict()
             chance = (levels or {}).get(factors.get("dataset"), {})
             series_card = card.build(frame, factors, experiment_tables, chance)
-            code = _command(experiment, series_card["best"]) or series_card["code"]
+            code = _recommended_command(experiment, series_card["best"]) or series_card["code"]
             changes = _suggestions(study, name, series_card["suggestions"], command)
             study_cards.append(
                 {
@@ -84,7 +84,7 @@ def cards(
     return sorted(study_cards, key=lambda series_card: series_card["best"] is None)
 
 
-def text(study: Study, results: Path | str, config: str, seeds: bool = False) -> str:
+def terminal_text(study: Study, results: Path | str, config: str, seeds: bool = False) -> str:
     """Return the recommendations of a study for the terminal.
 
     Args:
@@ -94,26 +94,24 @@ def text(study: Study, results: Path | str, config: str, seeds: bool = False) ->
         UserError: If a table is missing; with the command that makes it.
     """
     folder = Path(results) / "studies" / study.folder_name
-    trained = [name for name, experiment in study.experiments.items() if not experiment.timings]
-    for name in trained:
+    names = [name for name, experiment in study.experiments.items() if not experiment.timings]
+    for name in names:
         if not (path := folder / name / "advice.csv").exists():
-            command = unfinished.snakemake(study, config, options="--cores all")
+            command = unfinished.snakemake_command(study, config, options="--cores all")
             raise UserError(f"{path}: missing; it is expected. Make it by: {command}")
-    tables = {
-        name: FigureTables(folder / name, study.experiments[name].metrics) for name in trained
-    }
+    tables = {name: FigureTables(folder / name, study.experiments[name].metrics) for name in names}
     advice = page.render(
         "advice.txt.j2",
         cards=cards(study, tables, config, chance_levels(study, results)),
-        schedules={name: batch_schedules.for_experiment(tables[name]) for name in trained},
+        schedules={name: batch_schedules.for_experiment(tables[name]) for name in names},
         guess=study.file.guess,
         seeds=seeds,
     )
     return re.sub(r"\n{3,}", "\n\n", advice).strip()
 
 
-def _command(experiment: PlannedExperiment, best: Row | None) -> list[str]:
-    """Return the command of a recommended run; nothing if no command makes the runs."""
+def _recommended_command(experiment: PlannedExperiment, best: Row | None) -> list[str]:
+    """Return the command of the recommended run; nothing if Batchscope trains the runs itself."""
     for run in experiment.commands.values() if best else ():
         same_rate = RATE not in run.factors or run.factors[RATE] == best[RATE]
         if run.factors["batch_size"] == best["batch_size"] and same_rate:
@@ -131,7 +129,7 @@ def _suggestions(study: Study, experiment: str, rows: Sequence[Row], command: st
     for row in rows:
         values = by_name.setdefault(row["name"], {**row, "values": {}})["values"]
         values[row["batch_size"]] = yaml.safe_load(str(row["value"])) if row["value"] else ""
-    distinct: dict[Any, Row] = {}
+    merged: dict[Any, Row] = {}
     for row in by_name.values():
         value = next(iter(row["values"].values()))
         if row["key"] == advice_needs.RERUN:
@@ -139,6 +137,6 @@ def _suggestions(study: Study, experiment: str, rows: Sequence[Row], command: st
         else:
             changes = suggestions.changes(study, experiment, [(row["key"], row["values"])])
             lines = suggestions.lines(changes)
-        listed = display.listed(map(str, value if isinstance(value, list) else [value]))
-        distinct.setdefault((row["key"], *lines, listed), {**row, "lines": lines, "listed": listed})
-    return list(distinct.values())
+        words = display.listed(map(str, value if isinstance(value, list) else [value]))
+        merged.setdefault((row["key"], *lines, words), {**row, "lines": lines, "listed": words})
+    return list(merged.values())

@@ -1,7 +1,7 @@
-"""Results of studies as one Markdown page, for readers who run nothing.
+"""The page of results: reports of studies -> one Markdown page, for readers who run nothing.
 
-The folder of the page's name holds a record and a picture per document, and the page is rendered
-from all records there. A study that runs alone therefore replaces only its own records.
+A folder with the name of the page holds a record and a picture per document. The page is
+rendered from all these records, so that one study can replace its own and keep the others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from batchscope.core import disk, display
 from batchscope.core.errors import unexpected
 from batchscope.core.problems import show
 from batchscope.figures import LISTING
-from batchscope.report import claim_rows, content, page
+from batchscope.report import claim_rows, page, report_inputs
 from batchscope.report.claim_rows import Row
 from batchscope.study.decision_columns import CLAIMS
 from batchscope.study.figures import PRIMARY
@@ -26,8 +26,8 @@ from batchscope.study.outcomes import Verdict
 from batchscope.tables import csv_tables
 
 Record = dict[str, Any]
-OPEN = "open"  # neither decided nor out of reach
-COUNTED = (Verdict.SUPPORTED, Verdict.CONTRADICTED, OPEN, Verdict.NOT_TESTABLE)
+OPEN = "open"  # counts all verdicts that more seeds may decide
+COUNTED_VERDICTS = (Verdict.SUPPORTED, Verdict.CONTRADICTED, OPEN, Verdict.NOT_TESTABLE)
 
 
 def write(results: Path, output: Path, studies: Sequence[str] = ()) -> None:
@@ -56,7 +56,7 @@ def _write_records(results: Path, study: str, folder: Path) -> None:
             path.unlink()
             path.with_suffix(".png").unlink(missing_ok=True)
     study_folder = results / "studies" / study
-    table = study_folder / csv_tables.CLAIMS
+    table = study_folder / csv_tables.CLAIMS_FILE
     rows = disk.read_rows(table, *CLAIMS) if table.exists() else []
     documents = list(dict.fromkeys(row["document"] for row in rows)) or [""]
     latest = max(path.stat().st_mtime for path in study_folder.glob("**/*.csv"))
@@ -69,7 +69,7 @@ def _write_records(results: Path, study: str, folder: Path) -> None:
             "date": datetime.date.fromtimestamp(latest).isoformat(),
             "machines": _machines(results),
             "picture": picture,
-            "recommended": [] if document else _recommended(study_folder),
+            "recommended": [] if document else _recommendations(study_folder),
             "claims": [_claim(row) for row in claims],
         }
         name = study if len(documents) == 1 else f"{study}-{number}"
@@ -80,7 +80,7 @@ def _write_records(results: Path, study: str, folder: Path) -> None:
 
 
 def _picture(study_folder: Path, claims: list[Row]) -> Record | None:
-    """Return the figure of most claims; without claims, the figure of the recommendation."""
+    """Return the figure that most claims name; without claims, the primary figure."""
     counts = Counter((row["experiment"], row["figure"]) for row in claims)
     names = [name for name, _ in counts.most_common()]
     if not claims:
@@ -89,7 +89,9 @@ def _picture(study_folder: Path, claims: list[Row]) -> Record | None:
     for experiment, figure in names:
         folder = study_folder / experiment / "figures"
         if (folder / f"{figure}.png").exists():
-            entry = next(entry for entry in content.listed(folder) if entry["name"] == figure)
+            entry = next(
+                entry for entry in report_inputs.figure_entries(folder) if entry["name"] == figure
+            )
             texts = {name: entry[name] for name in ("title", "caption")}
             return {"experiment": experiment, "figure": figure, **texts}
     return None
@@ -97,7 +99,7 @@ def _picture(study_folder: Path, claims: list[Row]) -> Record | None:
 
 def _claim(row: Row) -> Record:
     """Return the fields of a claim that the page shows, in the words of the report."""
-    claim = claim_rows.describe(row)
+    claim = claim_rows.described_claim(row)
     return {
         **{name: row[name] for name in ("place", "sentence", "verdict")},
         "verdict_words": page.phrase("verdict", claim),
@@ -107,7 +109,7 @@ def _claim(row: Row) -> Record:
     }
 
 
-def _recommended(study_folder: Path) -> list[Record]:
+def _recommendations(study_folder: Path) -> list[Record]:
     """Return the recommendations of a study's experiments."""
     names = ("batch_size", "learning_rate", "grade")
     return [
@@ -135,7 +137,7 @@ def _page(records: dict[str, Record], folder: str) -> str:
         for name, record in records.items()
     ]
     documents = [section for section in sections if section["document"]]
-    documents.sort(key=_contradicted, reverse=True)
+    documents.sort(key=_contradicted_share, reverse=True)
     claims = [claim for section in documents for claim in section["claims"]]
     return page.render(
         "results.md.j2",
@@ -147,10 +149,12 @@ def _page(records: dict[str, Record], folder: str) -> str:
 
 
 def _counts(claims: list[Record]) -> dict[str, int]:
-    counts = Counter(claim["verdict"] if claim["verdict"] in COUNTED else OPEN for claim in claims)
-    return {str(verdict): counts[verdict] for verdict in COUNTED}
+    counts = Counter(
+        claim["verdict"] if claim["verdict"] in COUNTED_VERDICTS else OPEN for claim in claims
+    )
+    return {str(verdict): counts[verdict] for verdict in COUNTED_VERDICTS}
 
 
-def _contradicted(section: Record) -> tuple[float, int]:
+def _contradicted_share(section: Record) -> tuple[float, int]:
     contradicted = section["counts"][Verdict.CONTRADICTED]
     return contradicted / len(section["claims"]), contradicted

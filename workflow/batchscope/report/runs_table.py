@@ -1,4 +1,4 @@
-"""The rows of runs.csv of an experiment, completed by planned runs, and the table of runs."""
+"""The table of runs: rows of runs.csv and planned runs -> columns and cells as text."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ if TYPE_CHECKING:
 
 Row = dict[str, str]  # column of runs.csv -> text, empty without a value
 
-_KEPT = ("batch_size", "seed", "status", "run")  # columns even if all runs share them
+# These columns are shown even if all runs share their value.
+_ALWAYS_SHOWN = ("batch_size", "seed", "status", "run")
 
 
-def complete(study: Study, name: str, rows: list[Row]) -> list[Row]:
+def complete_rows(study: Study, name: str, rows: list[Row]) -> list[Row]:
     """Return a row for every planned run, then the rows of other machines and of external runs.
 
     A run without a record is `missing`. Factors are as in paths: 0.1, 1e-5, true, false.
     """
     experiment, machines = study.experiments[name], (None, study.machine)
-    tidy = [
+    tidy_rows = [
         {column: _as_in_paths(text) if _is_factor(column) else text for column, text in row.items()}
         for row in rows
     ]
-    recorded = {row["run"]: row for row in tidy if row.get("machine") in machines}
-    planned = {**experiment.runs, **experiment.commands}
+    by_run = {row["run"]: row for row in tidy_rows if row.get("machine") in machines}
+    runs = {**experiment.runs, **experiment.commands}
     other_rows = (
-        row for row in tidy if row["run"] not in planned or row.get("machine") not in machines
+        row for row in tidy_rows if row["run"] not in runs or row.get("machine") not in machines
     )
-    return [*(recorded.get(run) or _unrecorded(study, name, run) for run in planned), *other_rows]
+    return [*(by_run.get(run) or _unrecorded(study, name, run) for run in runs), *other_rows]
 
 
 def _is_factor(column: str) -> bool:
@@ -55,39 +56,39 @@ def _unrecorded(study: Study, experiment: str, run: str) -> Row:
             external_columns.prefixed_name(key): plain(value)
             for key, value in command.factors.items()
         }
-        return {**row, "status": jobs.unrecorded(command.needs)}
+        return {**row, "status": jobs.status_without_record(command.needs)}
     row |= {key: plain(value) for key, value in study.runs[run].items()}
     for key in ("dataset", "model"):  # as in the tables: the plain name, and its digest
         row[key], digest = split_token(row[key])
         row[f"{key}_digest"] = digest or ""
-    return {**row, "status": jobs.unrecorded(study.runs[run])}
+    return {**row, "status": jobs.status_without_record(study.runs[run])}
 
 
-def distinct(rows: list[Row]) -> dict[str, Row]:
+def rows_by_run(rows: list[Row]) -> dict[str, Row]:
     """Return name -> row of each run; with several machines, the name ends with the machine."""
     several = len({row.get("machine") for row in rows}) > 1
     return {row["run"] + (display.aside(row["machine"]) if several else ""): row for row in rows}
 
 
 def build(rows: list[Row]) -> dict[str, Any] | None:
-    """Return the columns and cells of the table, and the settings that all runs share (`same`).
+    """Return the columns and cells of the table, and the settings that all runs share.
 
     The columns are the factors that distinguish runs, the status, outcomes, and the name of a run.
     All other columns are in runs.csv.
     """
-    present = dict.fromkeys(name for row in rows for name in row)
-    factors = [name for name in present if _is_factor(name)]
-    results = [name for name in present if outcomes.outcome(name)]
+    column_names = dict.fromkeys(name for row in rows for name in row)
+    factors = [name for name in column_names if _is_factor(name)]
+    results = [name for name in column_names if outcomes.tested_outcome(name)]
     order = ("experiment", "machine", *run_factors.FACTORS, *factors, "status", *results, "run")
-    columns, same = [], {}
+    columns, shared = [], {}
     for name in dict.fromkeys(order):
         factor, values = run_factors.FACTORS.get(name), {row.get(name, "") for row in rows}
-        if any(values) and (len(values) > 1 or len(rows) == 1 or name in _KEPT):
+        if any(values) and (len(values) > 1 or len(rows) == 1 or name in _ALWAYS_SHOWN):
             columns.append(name)
         elif any(values) and factor and (factor.required or values != {plain(factor.default)}):
-            (same[name],) = values
+            (shared[name],) = values
     cells = [[_cell(name, row.get(name, "")) for name in columns] for row in rows]
-    return {"columns": columns, "rows": cells, "same": same} if rows else None
+    return {"columns": columns, "rows": cells, "same": shared} if rows else None
 
 
 def _cell(name: str, text: str) -> str:

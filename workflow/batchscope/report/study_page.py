@@ -1,4 +1,4 @@
-"""The page of a study: its first recommendation, then one builder for each of its sections."""
+"""The page of a study: plan and inputs -> HTML. `build` lists its sections, a module for each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from batchscope.report import (
     runs_table,
     unfinished,
 )
-from batchscope.report.content import Inputs
+from batchscope.report.report_inputs import ReportInputs
 from batchscope.report.text import is_number
 from batchscope.store import records
 from batchscope.study.names import split_token
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 
-def build(study: Study, inputs: Inputs, folder: Path | str = "") -> tuple[str, str]:
-    """Return the report as HTML, and its headline: the first recommendation in a line.
+def build(study: Study, inputs: ReportInputs, folder: Path | str = "") -> tuple[str, str]:
+    """Return the report as HTML, and its headline: a line with the first recommendation.
 
     Args:
         folder: Folder of the page; links to files are relative to it.
@@ -51,7 +51,7 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> tuple[str, s
     experiments.sort(
         key=lambda view: (not any(card["best"] for card in view["cards"]), not view["cards"])
     )
-    links = experiment_section.place_figures(experiments)
+    links = experiment_section.number_figures(experiments)
     counts = run_counts(inputs)
     sections = {
         "claims": claim_rows.build(inputs.claims, links),
@@ -72,7 +72,7 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> tuple[str, s
             group["kind"] == "measure" or group["name"] == records.MISSING
             for group in sections["unfinished"]["groups"]
         ),
-        lacking=[requirement.title for requirement in inputs.states.absent()],
+        lacking=[requirement.title for requirement in inputs.states.waiting_jobs()],
         experiments=experiments,
         sections=sections,
         policy=page.policy(script),
@@ -85,9 +85,9 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> tuple[str, s
     return html, headline.strip()
 
 
-def run_counts(inputs: Inputs) -> Row:
+def run_counts(inputs: ReportInputs) -> Row:
     """Return the numbers of runs, by status, and of timings."""
-    runs = runs_table.distinct(inputs.rows)
+    runs = runs_table.rows_by_run(inputs.rows)
     by_status = Counter(row["status"] for row in runs.values())
     statuses = dict.fromkeys([*unfinished.STATUSES, *by_status])
     return {
@@ -102,17 +102,17 @@ def run_counts(inputs: Inputs) -> Row:
     }
 
 
-def _scope(study: Study, inputs: Inputs) -> list[str]:
-    """Return models and data sets, the processors, and the time that trainings took."""
+def _scope(study: Study, inputs: ReportInputs) -> list[str]:
+    """Return texts of the models and data sets, the processors, and the time of all trainings."""
     factors = [row for experiment in study.experiments.values() for row in experiment.factors()]
     subjects = [
-        display.some(sorted({split_token(row[name])[0] for row in factors}))
+        display.short_list(sorted({split_token(row[name])[0] for row in factors}))
         for name in ("model", "dataset")
     ]
     machines = (record["machine"] for record in (*inputs.runs.values(), *inputs.timings))
-    processors = list(filter(None, dict.fromkeys(map(data_section.processor, machines))))
+    processors = list(filter(None, dict.fromkeys(map(data_section.processor_words, machines))))
     times = (record.get("contended_seconds") for record in inputs.runs.values())
     seconds = sum(filter(is_number, times))
     training = f"{display.duration(seconds)} of training" if seconds else ""
-    scope = (" on ".join(filter(None, subjects)), display.some(processors), training)
+    scope = (" on ".join(filter(None, subjects)), display.short_list(processors), training)
     return list(filter(None, scope))

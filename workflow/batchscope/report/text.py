@@ -1,4 +1,4 @@
-"""Values as texts of the page and the terminal, most of them filters of templates."""
+"""Values as texts of the page and the terminal; `page` registers some functions as filters."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from batchscope.core import display
 from batchscope.core.display import PLAIN, POINTS, FormattedEstimate, Unit
 from batchscope.study import columns, tasks
 from batchscope.study.outcomes import MIN_SEEDS_FOR_INTERVAL, Verdict
-from batchscope.study.tables import clipped
+from batchscope.study.tables import clipped_to_range
 
 _SECONDS, _MILLISECONDS = Unit(" s"), Unit(" ms", 1000.0)
 ESTIMATE = ("estimate", "low", "high")
-# Costs to a target, which are no columns of runs.csv.
+# Cost to a target -> label. Costs are no columns of runs.csv.
 _COSTS = {"updates": "Updates", "examples": "Examples", "seconds": "Time"}
 VERDICTS = {
     Verdict.WITHIN: "within the margin",
@@ -78,12 +78,12 @@ def rounded(value: Any) -> str:
 def level(column: str, values: Sequence[Any], unit: Unit = PLAIN) -> str:
     """Return a mean with its interval, within the possible values of the outcome."""
     value, *ends = values
-    ends = ends if any(map(pandas.isna, ends)) else clipped(column, map(float, ends))
+    ends = ends if any(map(pandas.isna, ends)) else clipped_to_range(column, map(float, ends))
     return bracketed([value, *ends], unit)
 
 
 def bracketed(values: Sequence[Any], unit: Unit = PLAIN) -> str:
-    """Return a value with its interval, `1.27 [1.13, 1.44]`; an open end is a dash."""
+    """Return a value with its interval, `1.27 [1.13, 1.44]`; an unbounded end is a dash."""
     formatted = estimate(values, unit)
     return formatted.bracketed if formatted else ""
 
@@ -94,7 +94,7 @@ def estimate(values: Sequence[Any], unit: Unit = PLAIN) -> FormattedEstimate | N
     if not math.isfinite(value):
         return None
     formatted = display.estimate(value, low, high, unit)
-    if math.isnan(low) != math.isnan(high):  # one end is open
+    if math.isnan(low) != math.isnan(high):  # The interval is unbounded on one side.
         ends = [display.cell(unit.times * end, 3) for end in (low, high)]
         formatted = formatted._replace(low=ends[0], high=ends[1])
     return formatted

@@ -1,4 +1,4 @@
-"""Timings of an experiment: a column per configuration, and where throughput levels off."""
+"""The section of timings: rows of sweeps.csv -> a column per configuration, and its throughput."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from batchscope.analysis import intervals, run_series, step_cost
 from batchscope.core.display import Unit
 from batchscope.host import requirements
 from batchscope.report.text import estimate
-from batchscope.study.tables import TIMING_TABLES, clipped
+from batchscope.study.tables import TIMING_TABLES, clipped_to_range
 
-# Column of sweeps.csv with an interval -> factor to its unit on the page: seconds in ms.
+# Column of sweeps.csv with an interval -> multiple for its unit on the page: seconds in ms.
 _ESTIMATES = {"knee_fitted": 1, "fixed_seconds": 1000, "seconds_per_image": 1000}
 _MEASURED = ["blocks", "memory_mb_per_image", "max_batch_size"]
 Row = dict[str, Any]
@@ -28,13 +28,13 @@ def build(sweeps: pandas.DataFrame) -> Row | None:
         return None
     configurations, left_out = [], []
     levels: dict[str, list[str]] = {"levels_off": [], "rises": [], "noisy": []}
-    for series in run_series.series(sweeps.assign(batch_size=0, seed=0)):
+    for series in run_series.split_series(sweeps.assign(batch_size=0, seed=0)):
         for _, row in series.frame.iterrows():
-            timed = _configuration(row, series.label)
-            is_left_out = timed["status"] in requirements.LABELS and row[_MEASURED].isna().all()
-            (left_out if is_left_out else configurations).append(timed)
-            if timed["level"]:
-                levels[timed["level"]].append(timed["title"])
+            values = _configuration(row, series.label)
+            is_left_out = values["status"] in requirements.LABELS and row[_MEASURED].isna().all()
+            (left_out if is_left_out else configurations).append(values)
+            if values["level"]:
+                levels[values["level"]].append(values["title"])
     return {
         "configurations": configurations,
         "left_out": left_out,
@@ -43,14 +43,14 @@ def build(sweeps: pandas.DataFrame) -> Row | None:
 
 
 def _configuration(row: pandas.Series, label: str) -> Row:
-    """Return the values of a configuration, None without one, with estimates as texts."""
-    timed = row.where(row.notna(), None).to_dict()
-    for name, factor in _ESTIMATES.items():
-        values = [float(row[name + end]) for end in intervals.ENDS]
-        timed[name] = estimate(clipped(name, values), Unit(times=factor))
-    timed["noisy"] = step_cost.too_noisy(timed["noise_floor"])
-    timed["rising"] = str(timed["still_rising"]) == "True"
-    levels_off = timed["knee_fitted"] or timed["knee_batch_size"]
-    level = "rises" if timed["rising"] else "levels_off" if levels_off else ""
-    timed["level"] = "noisy" if timed["noisy"] else level
-    return {"title": label or f"{row['model']} on {row['dataset']}", **timed}
+    """Return the values of a configuration with estimates as text; a missing value is None."""
+    values = row.where(row.notna(), None).to_dict()
+    for name, multiple in _ESTIMATES.items():
+        numbers = [float(row[name + end]) for end in intervals.SUFFIXES]
+        values[name] = estimate(clipped_to_range(name, numbers), Unit(times=multiple))
+    values["noisy"] = step_cost.is_too_noisy(values["noise_floor"])
+    values["rising"] = str(values["still_rising"]) == "True"
+    levels_off = values["knee_fitted"] or values["knee_batch_size"]
+    level = "rises" if values["rising"] else "levels_off" if levels_off else ""
+    values["level"] = "noisy" if values["noisy"] else level
+    return {"title": label or f"{row['model']} on {row['dataset']}", **values}

@@ -1,4 +1,4 @@
-"""The recommended training as a few lines of Keras, to copy."""
+"""The recommended training as code: factors of its runs -> a few lines of Keras."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from batchscope.core import display
 from batchscope.study import optimizer_constants, run_factors
 
 _CLASSES = {**optimizer_constants.TITLES, "ftrl": "Ftrl", "lamb": "Lamb"}
-_LEFT_OUT = run_factors.affecting(run_factors.Affects.UPDATE)
+_LEFT_OUT = run_factors.factors_affecting(run_factors.Affects.UPDATE)
 
 
-def lines(factors: Mapping[str, Any], epochs: int | None, patience: int | None) -> list[str]:
-    """Return the lines; none if the optimizer is unknown, as of most external runs.
+def keras_lines(factors: Mapping[str, Any], epochs: int | None, patience: int | None) -> list[str]:
+    """Return the lines; none if the optimizer is unknown, as it is for most external runs.
 
     Args:
         factors: Factors of the recommended runs.
@@ -48,10 +48,15 @@ def _arguments(factors: Mapping[str, Any]) -> str:
     """Return the arguments of an optimizer that differ from its defaults."""
     rates = (factors.get(name) for name in ("effective_learning_rate", "learning_rate"))
     arguments = {"learning_rate": float(next(filter(pandas.notna, rates)))}
-    if factors.keys() >= run_factors.FACTORS.keys():  # not of a command or of external runs
+    if (
+        factors.keys() >= run_factors.FACTORS.keys()
+    ):  # Runs of a command and external runs lack factors.
         momentum = {name: factors[name] for name in ("momentum", "nesterov") if factors[name]}
-        constants = optimizer_constants.effective(dict(factors))
-        defaults = {"weight_decay": 0.0, **optimizer_constants.CONSTANTS[factors["optimizer"]]}
+        constants = optimizer_constants.scaled_constants(dict(factors))
+        defaults = {
+            "weight_decay": 0.0,
+            **optimizer_constants.DEFAULT_CONSTANTS[factors["optimizer"]],
+        }
         arguments |= momentum
         arguments |= {
             name: constants[name] for name in constants if constants[name] != defaults[name]

@@ -1,4 +1,7 @@
-"""Rows of trends.csv: their numbers as texts, and those that answer an experiment's question."""
+"""Trends with the batch size: rows of trends.csv -> rows with their numbers as text.
+
+`answering_rows` selects the rows that answer the question of an experiment.
+"""
 
 from __future__ import annotations
 
@@ -18,27 +21,27 @@ from batchscope.study.versions import ENTRIES
 
 INCREASES, DECREASES, UNCLEAR = "increases", "decreases", "unclear"
 FEW_SEEDS = "few_seeds"
-_MAX_ANSWERS = 6  # rows of an answer if the experiment names no primary column
+_MAX_ANSWERS = 6  # An answer has more rows only if the experiment names primary columns.
 Row = dict[str, Any]
 
 
 def build(table: pandas.DataFrame) -> list[Row]:
     """Return the rows with the words of their series and their numbers as text.
 
-    Series with the same numbers share a row: times do not depend on the learning rate.
+    Series with the same numbers share a row, for example times at several learning rates.
     """
-    series = run_series.series(table) if len(table) else []
+    series = run_series.split_series(table) if len(table) else []
     rows = {
         position: {**row, "series": group.label, "change": _change(row), **_texts(row)}
         for group in series
         for position, row in group.frame.to_dict("index").items()
     }
-    shared: dict[tuple[str, ...], list[Row]] = {}
+    rows_by_numbers: dict[tuple[str, ...], list[Row]] = {}
     for _, row in sorted(rows.items()):
         key = (row["outcome"], row["budget"], *row["means"], row["slope"])
-        shared.setdefault(key, []).append(row)
+        rows_by_numbers.setdefault(key, []).append(row)
     merged = []
-    for same in shared.values():
+    for same in rows_by_numbers.values():
         labels = [] if len(same) == len(series) > 1 else [row["series"] for row in same]
         merged.append({**same[0], "series": display.listed(labels)})
     return merged
@@ -60,7 +63,7 @@ def _texts(row: Row) -> Row:
     """Return a trend's means, its change per doubling and their units."""
     column, is_ratio = row["outcome"], row["outcome"] in COSTS
     means = [
-        [row[f"{size}_mean{end}"] for end in intervals.ENDS] for size in ("smallest", "largest")
+        [row[f"{size}_mean{end}"] for end in intervals.SUFFIXES] for size in ("smallest", "largest")
     ]
     unit = text.unit(column, [mean[0] for mean in means])
     points = text.difference_unit(column)
@@ -77,13 +80,13 @@ def _texts(row: Row) -> Row:
     }
 
 
-def answer(experiment: PlannedExperiment, rows: list[Row]) -> list[Row]:
-    """Return the rows that answer an experiment's question.
+def answering_rows(experiment: PlannedExperiment, rows: list[Row]) -> list[Row]:
+    """Return the rows that answer an experiment's question: the trends of its primary columns.
 
-    An experiment that names no primary columns asks about the outcomes of the figures that it
-    names, or else of its measures. Every training has an evaluation and a time, so these count
-    only if it measures nothing else. They do not count if several learning rates were tried,
-    because batch sizes are then compared at the best rate of each.
+    Without primary columns they are the outcomes of the figures that it names, or else of its
+    measures. Every training has an evaluation and a time, so these count only if it measures
+    nothing else. They never count if several learning rates were tried, because batch sizes are
+    then compared at the best rate of each.
     """
     at_end = [row for row in rows if row["budget"] == END]
     if primary := experiment.keys.primary:
@@ -96,15 +99,15 @@ def answer(experiment: PlannedExperiment, rows: list[Row]) -> list[Row]:
     }
     measured = [outcome for outcome in outcomes if outcome in columns]
     several_rates = len(experiment.vary.get("learning_rate", ())) > 1
-    usual = measured if several_rates else outcomes
+    allowed = measured if several_rates else outcomes
     figures = [FIGURES[name] for name in experiment.keys.figures]
-    drawn = [outcome for figure in figures for outcome in usual if figure.shows(outcome)]
-    outcomes = dict.fromkeys(drawn or measured or usual)
+    shown = [outcome for figure in figures for outcome in allowed if figure.shows(outcome)]
+    outcomes = dict.fromkeys(shown or measured or allowed)
     rows = [row for outcome in outcomes for row in at_end if row["outcome"] == outcome]
     return rows[:_MAX_ANSWERS]
 
 
-def changes(answers: list[Row]) -> list[tuple[str, list[str]]]:
+def outcomes_by_change(answers: list[Row]) -> list[tuple[str, list[str]]]:
     """Return each kind of change with the outcomes that have it, in the order of the rows."""
     names: dict[str, dict[str, None]] = {}
     for row in answers:

@@ -1,4 +1,4 @@
-"""Runs and jobs without a result, and the commands that make and repeat them."""
+"""The section of runs and jobs without a result, and the Snakemake command that makes them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from batchscope.core import project_files
 from batchscope.host import requirements
-from batchscope.report.content import Inputs
-from batchscope.report.runs_table import distinct
+from batchscope.report.report_inputs import ReportInputs
+from batchscope.report.runs_table import rows_by_run
 from batchscope.store import paths, records
 from batchscope.store.jobs import TRAINING
 
@@ -19,35 +19,42 @@ if TYPE_CHECKING:
 
 Key = tuple[str, str, str]
 Entries = Iterator[tuple[Key, tuple[str, str]]]
-_LOCAL = "--cores 8"  # as in the README's commands
-_LAST_LINE = 400  # most characters that are quoted of a log's last line
+_LOCAL = "--cores 8"  # as in the commands of the README
+_MAX_LETTERS = 400  # letters that are quoted of the last line of a log
 STATUSES = (  # in the order of the page
     *(records.FINISHED, *records.FAILED, records.OFF_TARGET, records.MISSING),
     *requirements.LABELS,
 )
 
 
-def build(study: Study, inputs: Inputs) -> dict[str, Any]:
-    """Return runs by status, then jobs by measure, version of a step, or missing requirement.
+def build(study: Study, inputs: ReportInputs) -> dict[str, Any]:
+    """Return groups of runs and jobs without a result, and the command that makes them.
 
-    The kind of a group is `run`, `measure`, `version` (records of another version of the step) or
-    `absent`. Its entries are names with a message, and `command` makes those that can be made.
+    The kind of a group is `run` (by status), `measure` (missing results), `version` (records of
+    another version of the step) or `absent` (by missing requirement). An entry has a name and a
+    message.
     """
     groups: dict[Key, dict[str, Any]] = {}
     for key, entry in (
         *_runs(study, inputs),
         *_measures(inputs),
         *_versions(inputs),
-        *_absent(inputs),
+        *_requirements(inputs),
     ):
         group = dict(zip(("kind", "name", "title"), key, strict=True)) | {"entries": []}
         groups.setdefault(key, group)["entries"].append(entry)
-    return {"groups": list(groups.values()), "command": snakemake(study, inputs.config_name)}
+    return {
+        "groups": list(groups.values()),
+        "command": snakemake_command(study, inputs.config_name),
+    }
 
 
-def _runs(study: Study, inputs: Inputs) -> Entries:
-    waiting = {run for jobs in inputs.states.absent().values() for job in jobs for run in job.runs}
-    rows = distinct(inputs.rows)
+def _runs(study: Study, inputs: ReportInputs) -> Entries:
+    # Runs that wait for a requirement are listed by `_requirements`.
+    waiting = {
+        run for jobs in inputs.states.waiting_jobs().values() for job in jobs for run in job.runs
+    }
+    rows = rows_by_run(inputs.rows)
     order = dict.fromkeys((*STATUSES, *(row["status"] for row in rows.values())))
     for status in [*order][1:]:
         for run, row in rows.items():
@@ -70,7 +77,7 @@ def _log_of_run(study: Study, results: Path, run: str) -> str:
     return _last_line(results, *candidates)
 
 
-def _measures(inputs: Inputs) -> Entries:
+def _measures(inputs: ReportInputs) -> Entries:
     """Yield missing measures of finished runs, and missing timings, with the end of their logs."""
     missing: dict[str, dict[str, str]] = {}
     machines = (None, inputs.states.study.machine)
@@ -79,21 +86,21 @@ def _measures(inputs: Inputs) -> Entries:
         finished = {row["run"] for row in rows if row.get("machine") in machines}
         for state in inputs.states.experiments[name]:
             job = state.job
-            if job.noun != TRAINING and state.missing and finished.issuperset(job.runs):
+            if job.noun != TRAINING and state.is_missing and finished.issuperset(job.runs):
                 line = _last_line(inputs.states.results, job.path)
                 missing.setdefault(job.measure, {})[job.subject] = line
     for measure, jobs in missing.items():
         yield from ((("measure", measure, ""), job) for job in jobs.items())
 
 
-def _versions(inputs: Inputs) -> Entries:
+def _versions(inputs: ReportInputs) -> Entries:
     for path, (step, version) in inputs.states.other_versions().items():
         subject = inputs.states.by_record[path].job.subject
         yield ("version", step, version), (subject, "")
 
 
-def _absent(inputs: Inputs) -> Entries:
-    for requirement, jobs in inputs.states.absent().items():
+def _requirements(inputs: ReportInputs) -> Entries:
+    for requirement, jobs in inputs.states.waiting_jobs().items():
         key = ("absent", requirement.status, requirement.title)
         yield from ((key, (job.subject, job.measure)) for job in jobs)
 
@@ -104,11 +111,13 @@ def _last_line(results: Path, *records_of_jobs: Path) -> str:
         if log.exists():
             lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
             last = next(filter(None, map(str.strip, reversed(lines))), "nothing")
-            return f"{last[:_LAST_LINE]} ({log.relative_to(results.parent).as_posix()})"
+            return f"{last[:_MAX_LETTERS]} ({log.relative_to(results.parent).as_posix()})"
     return ""
 
 
-def snakemake(study: Study, config_name: str, target: str = "", options: str = _LOCAL) -> str:
+def snakemake_command(
+    study: Study, config_name: str, target: str = "", options: str = _LOCAL
+) -> str:
     """Return the command that runs a study, or one file of it, with options."""
     default = config_name == project_files.DEFAULT_CONFIG
     config = "" if default else f"--configfile {shlex.quote(config_name)}"

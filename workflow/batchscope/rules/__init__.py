@@ -1,4 +1,1 @@
-"""Functions that the workflow's rules call: targets, inputs, resources, start and end of a call.
-
-Nothing here computes a result. The rules state outputs, logs and commands themselves.
-"""
+"""Functions that the workflow's rules call. They compute no results."""

@@ -1,4 +1,4 @@
-"""Inputs of rules, and the files, logs and commands of measures and timings."""
+"""Inputs of rules, and the files, logs and commands of measures and timings, as paths and texts."""
 
 import hashlib
 import json
@@ -16,18 +16,18 @@ from batchscope.study.specifications import Measure, Timing
 
 _LINKS = Path(".snakemake", "paths")
 
-# Cheap rules run again if their code changes. The costly ones have versions.
-TABLE_CODE = project_files.code_of("tables")
-FIGURE_CODE = project_files.code_of("figures")
-REPORT_CODE = [*project_files.code_of("report"), *project_files.templates()]
+# Cheap rules run again if their code changes. Costly rules have versions instead.
+TABLE_CODE = project_files.code_files("tables")
+FIGURE_CODE = project_files.code_files("figures")
+REPORT_CODE = [*project_files.code_files("report"), *project_files.templates()]
 
 TABLES = [f"{RESULTS}/studies/{{study}}/{{experiment}}/{name}" for name in tables.FILES]
 
 
-def literal(path: str) -> str:
-    """Return a path for a rule; one with braces or angle brackets is reached by a link.
+def safe_path(path: str) -> str:
+    """Return a path for a rule. A path with braces or angle brackets is replaced by a link.
 
-    These have a meaning for Snakemake.
+    Snakemake would read these characters as wildcards or flags.
     """
     if not set("{}<>").intersection(path):
         return path
@@ -50,9 +50,10 @@ def subject(wildcards: Any) -> str:
 
 
 def for_each_job(study: CalledStudy, value_of: Callable[[str], Any]) -> Any:
-    """Return `value_of` of a job's subject as a function of wildcards, or the value of all jobs.
+    """Return a function of wildcards that applies `value_of` to a job's subject.
 
-    Snakemake calls a function several times per job, which slows the dry-run of a large study.
+    If all jobs have the same value, return this value instead. Snakemake calls a function several
+    times per job, which slows the dry-run of a large study.
     """
     subjects = [*study.plan.runs]
     for experiment in study.plan.experiments.values():
@@ -74,12 +75,12 @@ def dataset_files(name: str) -> list[str]:
 
 
 def model_file(study: CalledStudy, name: str) -> list[str]:
-    """Return the user's model file of a job; none for a built-in model."""
+    """Return a list with the user's model file of a job; it is empty for a built-in model."""
     path = study.plan.models.get(name.split("+")[1])
-    return [literal(path)] if path else []
+    return [safe_path(path)] if path else []
 
 
-def measured_records(entry: Measure) -> list[str]:
+def records_of_runs(entry: Measure) -> list[str]:
     return [f"{RESULTS}/runs/{{{name}}}/record.json" for name in entry.subjects]
 
 
@@ -93,17 +94,17 @@ def snapshots(study: CalledStudy, entry: Measure) -> dict[str, Any]:
         experiment.at_epochs or experiment.measures[entry.name].get("epoch")
         for experiment in measured
     ):
-        return {}  # a function would be called for every job
+        return {}  # Snakemake would call a function for every job.
 
-    def of_job(wildcards: Any) -> list[str]:
+    def snapshots_of_job(wildcards: Any) -> list[str]:
         horizon = names.parse_run(wildcards.run)["epochs"]
         epoch = jobs.epoch_read(entry.name, wildcards.settings, horizon)
         return [] if epoch is None else [f"{RESULTS}/runs/{wildcards.run}/epochs/{epoch}.npz"]
 
-    return {"snapshots": of_job}
+    return {"snapshots": snapshots_of_job}
 
 
-def record_of(entry: Measure | Timing) -> str:
+def record_path(entry: Measure | Timing) -> str:
     """Return the record of a measure or a timing, with wildcards."""
     if isinstance(entry, Timing):
         machine, timed = (f"{{{name}}}" for name in entry.subjects)
@@ -115,18 +116,18 @@ def record_of(entry: Measure | Timing) -> str:
     return path.as_posix()
 
 
-def files_of(entry: Measure | Timing) -> list[str]:
+def result_files(entry: Measure | Timing) -> list[str]:
     """Return the files of a measure or a timing, its record first."""
-    record = record_of(entry)
+    record = record_path(entry)
     return [record, *(record.removesuffix(".json") + suffix for suffix in entry.also_writes)]
 
 
-def log_of(entry: Measure | Timing) -> str:
-    return paths.log_path(RESULTS, record_of(entry)).as_posix()
+def log_file(entry: Measure | Timing) -> str:
+    return paths.log_path(RESULTS, record_path(entry)).as_posix()
 
 
-def command_of(step: str) -> str:
-    """Return the command of a measure or a timing; another command makes all results again."""
+def step_command(step: str) -> str:
+    """Return the command of a measure or a timing. A changed command makes all results again."""
     entry = versions.ENTRIES[step]
     options = [f"--{option} {{wildcards.{option}:q}}" for option in (*entry.subjects, "settings")]
     options += ["--model-file {input.model:q}"] if isinstance(entry, Timing) or entry.data else []
@@ -134,41 +135,41 @@ def command_of(step: str) -> str:
     return " ".join(["python workflow/run.py", entry.name, *options])
 
 
-def records(study: CalledStudy, experiment: str) -> list[str]:
-    """Return the records behind an experiment's tables; in a partial report the existing ones.
+def table_sources(study: CalledStudy, experiment: str) -> list[str]:
+    """Return the inputs of an experiment's tables: records, logs, and files of other experiments.
 
-    A partial table also follows the configuration: it has a row for each missing run.
+    A partial report has only existing files, and the configuration, whose missing runs are rows.
     """
-    files = list(dict.fromkeys(_records(study, experiment)))
+    files = list(dict.fromkeys(_table_sources(study, experiment)))
     if study.partial:
-        return [literal(study.config_path), *filter(os.path.exists, files)]
+        return [safe_path(study.config_path), *filter(os.path.exists, files)]
     return files
 
 
-def _records(study: CalledStudy, experiment: str) -> Iterator[str]:
+def _table_sources(study: CalledStudy, experiment: str) -> Iterator[str]:
     planned = study.plan.experiments[experiment]
     if planned.external_runs:
-        yield from map(literal, planned.external_runs.table.files)
+        yield from map(safe_path, planned.external_runs.table.files)
     for other in planned.keys.beside:
-        yield from _records(study, other)
-    # Results of other machines are read and never made.
+        yield from _table_sources(study, other)
+    # Results of other machines are inputs only if they exist, because they are never made here.
     for folder, machine in study.plan.machines.values():
         trainings = (jobs.training_job(folder, run) for run in planned.runs)
         for job in (*trainings, *jobs.measure_jobs(planned, folder, machine)):
             if job.path.exists():
-                yield literal(job.path.as_posix())
+                yield safe_path(job.path.as_posix())
     suffixes = {name: entry.also_writes for name, entry in versions.ENTRIES.items()}
     for state in study.table.experiments[experiment]:
-        if not state.lacking:
+        if not state.missing_requirement:
             yield state.job.path.as_posix()
             for suffix in suffixes.get(state.job.measure, ()):
                 yield state.job.path.with_suffix(suffix).as_posix()
 
 
-def followed(study: CalledStudy, experiment: str) -> str:
-    """Return the parts of the configuration that an experiment's tables follow, as JSON.
+def configuration_parts(study: CalledStudy, experiment: str) -> str:
+    """Return the parts of the configuration that an experiment's tables depend on, as JSON.
 
-    A change of these trains nothing.
+    A change of these parts makes the tables again, but no training.
     """
     planned = study.plan.experiments[experiment]
     keys = planned.keys
@@ -188,13 +189,14 @@ def followed(study: CalledStudy, experiment: str) -> str:
         }
     if keys.metrics:
         parts["metrics"] = keys.metrics
-    if planned.external_runs:  # a file of another content may be older
+    if planned.external_runs:  # A file with other content may have an older date.
         parts["runs"] = planned.external_runs.table.sha256
-    waiting = [state for state in study.table.experiments[experiment] if state.lacking]
-    if waiting:  # a result that was copied here changes rows
+    waiting = [state for state in study.table.experiments[experiment] if state.missing_requirement]
+    requirements = (state.missing_requirement for state in waiting)
+    if waiting:  # A result that is copied here later changes rows.
         existing = (state.job.path for state in waiting if state.job.path.exists())
         parts["left_out"] = {
-            "why": sorted({state.lacking.status for state in waiting if state.lacking}),
+            "why": sorted({requirement.status for requirement in requirements}),
             "there": sorted(path.as_posix() for path in existing),
         }
     return json.dumps(parts, sort_keys=True)
@@ -216,7 +218,7 @@ def claims(study: CalledStudy) -> list[str]:
     return [f"{study.folder}/claims.csv"] if study.plan.claims else []
 
 
-def claimed_tables(study: CalledStudy) -> list[str]:
+def tables_of_claims(study: CalledStudy) -> list[str]:
     read = {(claim.test.experiment, claim.test.table) for claim in study.plan.claims}
     return [f"{study.folder}/{experiment}/{table}.csv" for experiment, table in sorted(read)]
 

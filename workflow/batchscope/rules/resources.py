@@ -1,4 +1,4 @@
-"""Memory, threads, GPUs and priority of jobs."""
+"""Memory, threads, GPUs and priority of jobs, as values or as functions of wildcards."""
 
 import functools
 import math
@@ -13,19 +13,19 @@ from batchscope.store import paths
 from batchscope.study import commands, names, run_factors
 from batchscope.study.specifications import MAX_REPEATS, REPEATS
 
-# More threads than any machine has: locally they are capped to --cores, so that the job runs
-# exclusively. A cluster gets cpus_per_task instead.
+# No machine has as many threads. Snakemake caps them to --cores, so that a local job runs
+# exclusively. On a cluster, cpus_per_task replaces them.
 EXCLUSIVE = 4096
-_FIGURES_OF_ONE_PROCESS = 6  # a second process repeats the imports, and occupies a core
+_MAX_FIGURES_OF_ONE_PROCESS = 6  # More figures are worth a second process with its imports.
 
 
 def run_memory_mb(run: str, memory_mb: int) -> int:
     """Return the memory in MB to request for a training, or for a user's command.
 
-    After the kernel has killed it for memory, that is twice its limit then. At four times the
-    rule's memory, another kill is recorded as the result.
+    After a kill for memory, it is twice the limit of the killed job, but at most four times the
+    rule's memory. Another kill at that limit is recorded as the result.
     """
-    note = paths.run_folder(RESULTS, run) / memory_limits.NOTE
+    note = paths.run_folder(RESULTS, run) / memory_limits.KILL_NOTE
     if not note.exists():
         return memory_mb
     return min(4 * memory_mb, math.ceil(2 * disk.read_json(note)["limit_mb"]))
@@ -54,7 +54,7 @@ def slurm_options(command: commands.Command) -> str:
 
 
 def gpus(name: str) -> int:
-    return run_factors.gpus(_factors(name))
+    return run_factors.gpu_count(_factors(name))
 
 
 def measure_gpus(name: str) -> int:
@@ -71,11 +71,12 @@ def _factors(name: str) -> dict[str, Any]:
     return names.parse_run(name) if "+seed=" in name else names.parse_sweep(name).factors
 
 
-def turn(timing: str) -> Callable[[Any], int]:
-    """Return the priority of a timing job, as a function of wildcards.
+def timing_priority(timing: str) -> Callable[[Any], int]:
+    """Return the priority of a timing job as a function of wildcards.
 
-    The first jobs of every configuration come before the second of any, and all before other jobs:
-    otherwise jobs that ask for the whole machine run last. The 101st come with the first.
+    The first jobs of all configurations come before the second jobs, and so on. All come before
+    other jobs, because Snakemake would run jobs for the whole machine last. Job 101 has the
+    priority of job 1.
     """
 
     def priority(wildcards: Any) -> int:
@@ -86,5 +87,5 @@ def turn(timing: str) -> Callable[[Any], int]:
 
 
 def figure_processes(study: CalledStudy, experiment: str) -> int:
-    drawn = figures.drawn(study.plan.experiments[experiment])
-    return 2 if len(drawn) > _FIGURES_OF_ONE_PROCESS else 1
+    drawn = figures.figure_names(study.plan.experiments[experiment])
+    return 2 if len(drawn) > _MAX_FIGURES_OF_ONE_PROCESS else 1

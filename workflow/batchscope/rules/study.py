@@ -1,4 +1,4 @@
-"""The study of a call of Snakemake, planned when Snakemake reads the rules."""
+"""Plan the study of a call of Snakemake when Snakemake reads the rules."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class CalledStudy:
     """The study of a call of Snakemake."""
 
     plan: plan.Study
-    config_path: str  # as the call has it
+    config_path: str  # path of the file as the call states it
     scale: str  # `full` or `reduced`
-    partial: bool  # whether to compute nothing and to report on existing results
+    partial: bool  # whether only a report on existing results is made
 
     @functools.cached_property
     def table(self) -> jobs.JobTable:
@@ -40,7 +40,7 @@ class CalledStudy:
 
     @property
     def report(self) -> str:
-        """The report; the default study has it directly in the folder of results."""
+        """The path of the report. The default study has it directly in the folder of results."""
         is_default = self._is_default and not self.plan.reduced
         return f"{RESULTS if is_default else self.folder}/report.html"
 
@@ -50,7 +50,6 @@ class CalledStudy:
 
     @property
     def options(self) -> str:
-        """The options of Snakemake that choose this study, for messages."""
         file = "" if self._is_default else f" --configfile {shlex.quote(self.config_path)}"
         return file + (" --config scale=reduced" if self.scale == "reduced" else "")
 
@@ -70,38 +69,41 @@ class CalledStudy:
             expected = ", ".join(self.plan.datasets)
             sys.exit(f"{self.config_path}: no data set {dataset}; its data sets are: {expected}.")
 
-    def planned_again(self) -> CalledStudy:
-        """Return the study as it is planned after the last interim analysis."""
-        return replace(self, plan=planned(self.config_path, self.scale))
+    def plan_again(self) -> CalledStudy:
+        """Return the study with the runs that follow from the last interim analysis."""
+        return replace(self, plan=plan_study(self.config_path, self.scale))
 
 
-def called(configfiles: list[Any], options: dict[str, Any], cluster: bool = False) -> CalledStudy:
+def study_of_call(
+    configfiles: list[Any], options: dict[str, Any], cluster: bool = False
+) -> CalledStudy:
     """Plan the study of a call of Snakemake; exit with the message if it has a problem.
 
     Args:
         configfiles: Files of `--configfile`; none for the default study.
         options: Options of `--config`.
-        cluster: Whether jobs go to a cluster, or this is one of its jobs.
+        cluster: Whether jobs go to a cluster, or this process is a job of a cluster.
     """
     try:
         check_folder(RESULTS)
         files = [str(file) for file in configfiles] or [project_files.DEFAULT_CONFIG]
-        path = command_line.one_file(files)
+        path = command_line.single_file(files)
         read = configuration.options(options)
         local = not (cluster or read.partial)
-        plan_now = planned(path, read.scale, RESULTS, local)
-        study = CalledStudy(plan_now, path, read.scale, read.partial)
-        owners.check(study.folder, study.plan.name, path)
-        # The table reads every folder of results, which a job of a cluster does not need.
-        absent = study.table.absent() if any(map(requirements.missing, _needs(study.plan))) else {}
+        planned = plan_study(path, read.scale, RESULTS, local)
+        study = CalledStudy(planned, path, read.scale, read.partial)
+        owners.check_owner(study.folder, study.plan.name, path)
+        # The table of jobs reads every folder of results, so it is made only if necessary.
+        is_lacking = any(map(requirements.missing, _needs_of_runs(study.plan)))
+        waiting_jobs = study.table.waiting_jobs() if is_lacking else {}
     except UserError as error:
-        sys.exit(str(error))  # an exception would add a traceback of the Snakefile
-    for line in (*study.plan.warnings, *status.requirement_lines(absent)):
+        sys.exit(str(error))  # An exception would add a traceback of the Snakefile.
+    for line in (*study.plan.warnings, *status.requirement_lines(waiting_jobs)):
         print(line, file=sys.stderr)
     return study
 
 
-def planned(
+def plan_study(
     path: Path | str, scale: str, results: Path | str = RESULTS, local: bool = False
 ) -> plan.Study:
     """Return the study of a file, planned with the prepared data and the last interim analysis.
@@ -112,12 +114,12 @@ def planned(
     Raises:
         UserError: If the file has a problem.
     """
-    recorded = functools.partial(records.training_images, results)
+    recorded = functools.partial(records.training_size, results)
     stages = functools.partial(interims.stages, results)
-    return configuration.study(path, scale, recorded=recorded, looked=stages, local=local)
+    return configuration.study(path, scale, recorded=recorded, interim_results=stages, local=local)
 
 
-def _needs(study: plan.Study) -> Iterator[dict[str, Any]]:
+def _needs_of_runs(study: plan.Study) -> Iterator[dict[str, Any]]:
     yield from (run.needs for run in study.commands.values())
     for experiment in study.experiments.values():
         yield from experiment.factors()

@@ -1,4 +1,4 @@
-"""The targets of a call: the report, the interim analysis of this stage, and missing files."""
+"""Decide the targets of a call: the report, the interim analysis of this stage, missing files."""
 
 import os
 import shutil
@@ -14,21 +14,22 @@ from batchscope.store import interims, paths
 
 
 def all_targets(study: CalledStudy) -> list[str]:
-    """Return the report, the table of the interim analysis, and every missing file behind them.
+    """Return the report, the table of the interim analysis, and all missing files that they need.
 
-    Snakemake does not make a missing file behind an existing report unless it is a target. A
-    partial report asks for no data and no records.
+    Behind an existing report, Snakemake makes a missing file only if it is a target. A partial
+    report needs no data and no records.
     """
     files = [study.headline, *inputs.all_tables(study), *inputs.claims(study)]
     files += [f"{study.folder}/{name}/default_targets.json" for name in study.plan.experiments]
     analyses = []
     if not study.partial:
         _check_data(study)
-        files += [path for dataset in study.table.data() for path in inputs.dataset_files(dataset)]
+        for dataset in study.table.data_states():
+            files += inputs.dataset_files(dataset)
         files += _missing_results(study)
         if study.plan.has_stages:
             name = study.plan.folder_name
-            number = interims.current(RESULTS, name)
+            number = interims.current_number(RESULTS, name)
             analyses = [paths.interim_table(RESULTS, name, number).as_posix()]
     _remove_incomplete_figures(study)
     return [study.report, *analyses, *_missing([*files, *inputs.all_figures(study)])]
@@ -47,8 +48,8 @@ def runs(study: CalledStudy) -> list[str]:
 
 def check_exists(targets: Iterable[str]) -> None:
     """Exit with an error if a target of a successful call does not exist."""
-    if lost := _missing(targets):
-        names = ", ".join(lost[:5])
+    if missing := _missing(targets):
+        names = ", ".join(missing[:5])
         sys.exit(f"{names}: not made, though no job failed. Run the same command again.")
 
 
@@ -57,10 +58,10 @@ def _missing(files: Iterable[str]) -> list[str]:
 
 
 def _missing_results(study: CalledStudy) -> Iterator[str]:
-    """Yield a missing file of each job that Snakemake would not find itself.
+    """Yield a missing file of each job that Snakemake would not make without a target.
 
-    It finds the missing records of an experiment while `complete.txt`, which depends on them, is
-    missing too: these would be thousands of targets of the first call.
+    If `complete.txt` of an experiment is missing, it is the target and Snakemake finds the missing
+    records behind it. Otherwise the first call would have thousands of targets.
     """
     for name, states in study.table.experiments.items():
         complete = f"{study.folder}/{name}/complete.txt"
@@ -68,17 +69,18 @@ def _missing_results(study: CalledStudy) -> Iterator[str]:
         if not has_completed:
             yield complete
         for state in states:
-            if state.missing and (has_completed or state.job.path.exists()):
-                lost = (path for path in study.table.files(state.job) if not path.exists())
-                yield from (path.as_posix() for path in list(lost)[:1])
+            if state.is_missing and (has_completed or state.job.path.exists()):
+                missing = (path for path in study.table.files(state.job) if not path.exists())
+                yield from (path.as_posix() for path in list(missing)[:1])
 
 
 def _check_data(study: CalledStudy) -> None:
-    """Exit if a data set lost files after results were made of it.
+    """Exit if a data set lost files after results were made from it.
 
-    Snakemake would otherwise train these results again, or skip other missing files.
+    Snakemake would otherwise make these results again, or skip other missing files.
     """
-    incomplete = {dataset for dataset, complete in study.table.data().items() if not complete}
+    states = study.table.data_states().items()
+    incomplete = {dataset for dataset, is_complete in states if not is_complete}
     jobs = (state.job for state in study.table.by_record.values() if incomplete)
     used = {job.subject.split("+")[0] for job in jobs if job.path.exists()}
     records = {dataset: inputs.dataset_record(dataset) for dataset in incomplete}
@@ -92,7 +94,7 @@ def _check_data(study: CalledStudy) -> None:
 
 
 def _remove_incomplete_figures(study: CalledStudy) -> None:
-    """Remove each folder that lost a figure: Snakemake knows the folder, not its files."""
+    """Remove each folder that lost a figure, because Snakemake knows the folder, not its files."""
     for folder in inputs.all_figures(study):
         if os.path.exists(folder) and not figures.is_complete(Path(folder)):
             print(f"{folder}: lost a file; all figures are drawn again.", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Estimates of the seconds of jobs: from finished ones, else from timed steps."""
+"""Estimate the seconds of jobs from finished jobs of the same kind, else from timed steps."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from batchscope.study.commands import CommandRun
 from batchscope.study.run_factors import Affects
 from batchscope.study.specifications import REPEATS
 
-_EPOCH = "epoch"  # kind of the times of trainings
-Kind = tuple[str, ...]  # jobs of one kind and one batch size take about the same time
+_EPOCH_KIND = "epoch"  # first word of the kinds of trainings, which have times per epoch
+Kind = tuple[str, ...]  # Jobs of one kind and one batch size take about the same time.
 
 
 class Estimates:
     """Estimated seconds of jobs; None if no job of the kind has been timed.
 
     Args:
-        planned: The finished runs of this plan give the times of trainings and commands.
+        planned: Plan with finished runs, which give the times of trainings and commands.
     """
 
     def __init__(self, results: Path | str, planned: plan.Study | plan.PlannedExperiment) -> None:
-        self._times = _noted(paths.seconds_note(results))
+        self._times = _read_times(paths.seconds_note(results))
         for run, factors in planned.runs.items():
-            record = _finished(results, run)
+            record = _finished_record(results, run)
             if record.get("epochs_run") and len(batch_phases.batch_sizes(factors)) == 1:
                 seconds = record["contended_seconds"] + record.get("evaluation_seconds", 0.0)
                 self._add(epoch_kind(factors), factors, seconds / record["epochs_run"])
         for name, run in planned.commands.items():
-            if seconds := _finished(results, name).get("contended_seconds"):
+            if seconds := _finished_record(results, name).get("contended_seconds"):
                 self._add((run.command.token,), run.factors, seconds)
 
     def _add(self, kind: Kind, factors: dict[str, Any], seconds: float) -> None:
@@ -45,21 +45,21 @@ class Estimates:
         kind = epoch_kind(factors)
         if kind not in self._times:
             return None
-        shares = batch_phases.shares(factors).items()
+        shares = batch_phases.example_shares(factors).items()
         return factors["epochs"] * sum(share * self._at(kind, size) for size, share in shares)
 
     def command(self, run: CommandRun) -> float | None:
         kind = (run.command.token,)
         return self._at(kind, run.factors["batch_size"]) if kind in self._times else None
 
-    def other(self, kind: Kind) -> float | None:
+    def measure_or_timing(self, kind: Kind) -> float | None:
         return self._at(kind, 1) if kind in self._times else None
 
     def _at(self, kind: Kind, batch_size: int) -> float:
-        """Interpolate between batch sizes: the time of a step is linear in the batch size.
+        """Interpolate between batch sizes, because the time of a step is linear in the batch size.
 
-        Below the smallest size the number of steps decides, above the largest one the number of
-        examples.
+        Below the smallest size, the time is proportional to the number of steps; above the largest,
+        it is constant.
         """
         sizes = sorted(self._times[kind], reverse=True)
         seconds = [statistics.fmean(self._times[kind][size]) for size in sizes]
@@ -68,22 +68,22 @@ class Estimates:
         return float(np.interp(1 / batch_size, [1 / size for size in sizes], seconds))
 
 
-def _finished(results: Path | str, run: str) -> dict[str, Any]:
-    """Return the record of a finished run; empty if there is none."""
+def _finished_record(results: Path | str, run: str) -> dict[str, Any]:
+    """Return the record of a finished run; {} if the run has not finished."""
     path = paths.run_record(paths.run_folder(results, run))
     record = disk.read_json(path) if path.exists() else {}
     return record if record.get("status") == records.FINISHED else {}
 
 
 def epoch_kind(factors: dict[str, Any]) -> Kind:
-    """Return the kind of an epoch: the factors that change its time, without the batch size."""
-    timed = run_factors.affecting(Affects.STEP | Affects.EVALUATIONS)
-    return _EPOCH, *(str(factors[name]) for name in timed if name != "batch_size")
+    """Return the kind of an epoch: the factors that change its time except the batch size."""
+    timed = run_factors.factors_affecting(Affects.STEP | Affects.EVALUATIONS)
+    return _EPOCH_KIND, *(str(factors[name]) for name in timed if name != "batch_size")
 
 
-def kind(measure: str, settings: str, name: str) -> Kind:
+def job_kind(measure: str, settings: str, name: str) -> Kind:
     """Return the kind of a measure or timing of a run, a timing or a sweep."""
-    # Repeated timings of one configuration take the same time.
+    # The number of the repeat is left out, because repeats take the same time.
     parts = [part for part in settings.split("+") if not part.startswith(f"{REPEATS.alias}=")]
     return measure, "+".join(parts) or "default", *name.split("+")[:2]
 
@@ -93,27 +93,27 @@ def note_epoch(results: Path, factors: dict[str, Any], seconds: float) -> None:
 
 
 def note_job(results: Path, measure: str, name: str, output: Path, seconds: float) -> None:
-    """Note the seconds of a measure or a timing, unless its run did not finish.
+    """Note the seconds of a measure or a timing of a finished run.
 
-    They are not part of the record, which would then differ between repetitions.
+    The record does not contain them, so that it is the same after a repetition.
     """
     if disk.read_json(output).get("status") == records.FINISHED:
-        _append(results, kind(measure, output.stem, name), seconds)
+        _append(results, job_kind(measure, output.stem, name), seconds)
 
 
 def _append(results: Path, key: Kind, seconds: float) -> None:
-    with contextlib.suppress(OSError):  # only estimates need the file
+    with contextlib.suppress(OSError):  # Only estimates need the file.
         results.mkdir(parents=True, exist_ok=True)
         with open(paths.seconds_note(results), "a", encoding="utf-8") as file:
-            file.write(",".join((*key, f"{seconds:.4g}\n")))  # one write: lines do not mix
+            file.write(",".join((*key, f"{seconds:.4g}\n")))  # One write keeps lines separate.
 
 
-def _noted(path: Path) -> dict[Kind, dict[int, list[float]]]:
+def _read_times(path: Path) -> dict[Kind, dict[int, list[float]]]:
     times: dict[Kind, dict[int, list[float]]] = {}
     with contextlib.suppress(OSError):
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             *key, seconds = line.split(",")
-            with contextlib.suppress(ValueError):  # an incomplete line
-                batch_size = int(key.pop()) if key[:1] == [_EPOCH] else 1
+            with contextlib.suppress(ValueError):  # The last line may be incomplete.
+                batch_size = int(key.pop()) if key[:1] == [_EPOCH_KIND] else 1
                 times.setdefault(tuple(key), {}).setdefault(batch_size, []).append(float(seconds))
     return times

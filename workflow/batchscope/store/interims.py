@@ -1,7 +1,7 @@
-"""Interim analyses of a study: their tables hold the open statements and the seeds of their runs.
+"""Read the interim analyses of a study, which alone determine its stage.
 
-These tables alone determine the stage of a study. Without any, each experiment is at its first
-stage.
+Their tables list the open statements and the seeds of their runs. Before the first analysis, each
+experiment is at its first stage.
 """
 
 import json
@@ -12,14 +12,14 @@ from batchscope.core import disk, errors
 from batchscope.store import paths
 from batchscope.study.stages import AddedRate, Stage
 
-_READ = ("experiment", "planned", "seeds_to_resolve", "seeds", "runs")
+_READ_COLUMNS = ("experiment", "planned", "seeds_to_resolve", "seeds", "runs")
 
 
 def count(results: Path | str, study: str) -> int:
     """Return the number of interim analyses so far.
 
     Raises:
-        UserError: If a table is missing before the last one: its seeds are unknown.
+        UserError: If a table before the last one is missing, because its seeds are unknown.
     """
     folder = paths.interims_folder(results, study)
     numbers = sorted(int(path.stem) for path in folder.glob("*.csv") if path.stem.isdecimal())
@@ -34,13 +34,13 @@ def count(results: Path | str, study: str) -> int:
 
 
 def rows(results: Path | str, study: str, number: int) -> list[dict[str, str]]:
-    """Return the rows of an interim analysis; raise `UserError` if its table is corrupt."""
+    """Return the rows of an interim analysis; raise a `UserError` if its table is corrupt."""
     path = paths.interim_table(results, study, number)
-    # Later analyses follow from earlier ones, so that only the last can be deleted alone.
+    # Later analyses depend on earlier ones, so that only the last can be deleted alone.
     is_last = number == count(results, study)
     delete = None if is_last else paths.interims_folder(results, study)
     with errors.reading(path, "a table of an interim analysis", delete):
-        table = disk.read_rows(path, *_READ, delete=delete)
+        table = disk.read_rows(path, *_READ_COLUMNS, path_to_delete=delete)
         if not table:
             raise ValueError("no row of any experiment")
         for row in table:
@@ -51,13 +51,14 @@ def rows(results: Path | str, study: str, number: int) -> list[dict[str, str]]:
 
 
 def stages(results: Path | str, study: str) -> Mapping[str, Stage]:
-    """Return experiment -> its stage after all interim analyses."""
+    """Return the stage of each experiment after all interim analyses."""
     by_experiment: dict[str, Stage] = {}
     for number in range(1, count(results, study) + 1):
         for row in rows(results, study, number):
             before = by_experiment.get(row["experiment"], Stage())
             first = int(row.get("first") or 0)
-            before = before if before.first == first else Stage()  # the stage of another plan
+            # A stage with another first seed belongs to an earlier plan.
+            before = before if before.first == first else Stage()
             seeds = {**before.seeds}
             for run in json.loads(row["runs"] or "[]"):
                 seeds[run] = max(seeds.get(run, 0), int(row["seeds"]))
@@ -74,14 +75,14 @@ def _added_rates(row: Mapping[str, str]) -> Iterator[AddedRate]:
 
 
 def is_open(results: Path | str, study: str) -> bool:
-    """Return whether runs have to follow the last interim analysis, or none was made yet."""
+    """Return whether the last interim analysis needs more runs, or no analysis exists yet."""
     number = count(results, study)
     return not number or any(row["seeds"] for row in rows(results, study, number))
 
 
-def current(results: Path | str, study: str) -> int:
+def current_number(results: Path | str, study: str) -> int:
     """Return the number of the analysis that ends the present stage.
 
-    The last analysis is repeated if it left nothing open: experiments and claims may be new.
+    It is the last analysis if that left nothing open, because experiments and claims may be new.
     """
     return count(results, study) + is_open(results, study)

@@ -1,4 +1,4 @@
-"""The jobs of a study, their files and their states: one table.
+"""List the jobs of a study with their files and states, and the epochs of weights that they read.
 
 A job is complete if its files exist and, for a measure, are not older than its run. Otherwise it is
 missing, or it waits for a requirement that this machine lacks: a GPU, cores, a file.
@@ -24,20 +24,20 @@ from batchscope.study.run_factors import TIMING_ONLY_FACTORS
 from batchscope.study.specifications import REPEATS
 from batchscope.study.versions import ENTRIES
 
-TRAINING, MEASURE, TIMING = "training", "measure", "timing"  # nouns of jobs
-TRAIN, RUN_COMMAND = "train", "run_command"  # steps that make a run
+TRAINING, MEASURE, TIMING = "training", "measure", "timing"  # nouns of jobs in texts
+TRAIN, RUN_COMMAND = "train", "run_command"  # the steps that make a run
 
 
 @dataclass(frozen=True)
 class Job:
     """A training, a run of a command, a measure or a timing."""
 
-    path: Path  # record
-    measure: str  # or TRAIN, RUN_COMMAND
-    runs: tuple[str, ...] = ()  # empty for a sweep; for a timing, one of the runs that share it
+    path: Path  # path of the record
+    measure: str  # name of a measure or timing, TRAIN or RUN_COMMAND
+    runs: tuple[str, ...] = ()  # for a timing, one of the runs that share it; empty for a sweep
     sweep: names.Sweep | None = None
-    repeat: int = 1  # number among a timing's jobs of the same configuration
-    alone: bool = False  # whether it runs exclusively
+    repeat: int = 1  # number of a timing's job among the jobs of its configuration
+    alone: bool = False  # whether the job needs the machine exclusively
 
     @property
     def noun(self) -> str:
@@ -51,26 +51,26 @@ class Job:
 
     @property
     def kind(self) -> tuple[str, ...]:
-        return estimates.kind(self.measure, self.path.stem, self.subject)
+        return estimates.job_kind(self.measure, self.path.stem, self.subject)
 
 
 @dataclass(frozen=True)
 class JobState:
-    """State of a job."""
+    """A job, and whether its results exist or can be made here."""
 
     job: Job
-    complete: bool  # whether its files exist and are up to date
-    recorded: bool  # whether each of its runs has a record
-    lacking: MissingRequirement | None  # a requirement that this machine lacks, complete or not
+    is_complete: bool  # whether its files exist and are up to date
+    has_records: bool  # whether each of its runs has a record
+    missing_requirement: MissingRequirement | None  # of this machine, even for a complete job
 
     @property
-    def missing(self) -> bool:
-        return not (self.complete or self.lacking)
+    def is_missing(self) -> bool:
+        return not (self.is_complete or self.missing_requirement)
 
     @property
-    def waits(self) -> bool:
-        is_next = self.recorded or self.job.noun == TRAINING
-        return bool(self.lacking) and not self.complete and is_next
+    def is_waiting(self) -> bool:
+        is_next = self.has_records or self.job.noun == TRAINING
+        return bool(self.missing_requirement) and not self.is_complete and is_next
 
 
 class JobTable:
@@ -86,7 +86,7 @@ class JobTable:
             path = paths.run_record(paths.run_folder(self.results, name))
             job = Job(path, RUN_COMMAND, (name,), alone=run.command.alone)
             runs[name] = self._run_state(job, run.needs)
-        # Experiment -> its states, trainings first. Experiments share states.
+        # Map of an experiment to the states of its jobs, trainings first. Experiments share states.
         self.experiments = {
             name: [
                 *(runs[run] for run in (*experiment.runs, *experiment.commands)),
@@ -98,7 +98,7 @@ class JobTable:
             for name, experiment in study.experiments.items()
         }
         states = chain.from_iterable(self.experiments.values())
-        self.by_record = {state.job.path: state for state in states}  # record -> state
+        self.by_record = {state.job.path: state for state in states}  # each job once
 
     def files(self, job: Job) -> list[Path]:
         """Return the files of a job that tables and measures read, its record first."""
@@ -111,53 +111,54 @@ class JobTable:
         return [job.path, *(job.path.with_suffix(suffix) for suffix in suffixes)]
 
     def _run_state(self, job: Job, needs: dict[str, Any]) -> JobState:
-        file_names = _names(job.path.parent)
+        file_names = _file_names(job.path.parent)
         recorded = paths.RECORD in file_names
         complete = file_names.issuperset(path.name for path in self.files(job))
         if recorded and not complete and job.measure == TRAIN:
-            # Another version may have written other files; its runs are not trained again for them.
+            # Another version may write other files. Its runs are not trained again for them.
             complete = bool(_other_version(job))
         return JobState(job, complete, recorded, requirements.missing(needs))
 
     def _measure_state(self, job: Job, runs: list[JobState]) -> JobState:
         """Return the state of a measure or a timing, given the states of its runs."""
-        recorded = all(state.recorded for state in runs)
+        recorded = all(state.has_records for state in runs)
         if job.sweep:
-            lacking = requirements.missing(job.sweep.factors)
+            requirement = requirements.missing(job.sweep.factors)
         elif recorded and job.measure in MEASURES and not MEASURES[job.measure].data:
-            lacking = None  # it reads weights only
+            requirement = None  # The measure reads only weights, so that it needs no GPU.
         else:
-            lacking = next((state.lacking for state in runs if state.lacking), None)
+            requirement = next(filter(None, (state.missing_requirement for state in runs)), None)
         complete = all(path.exists() for path in self.files(job))
         if complete and job.measure in MEASURES:
             date = job.path.stat().st_mtime
             complete = all(
-                state.complete and date >= state.job.path.stat().st_mtime for state in runs
+                state.is_complete and date >= state.job.path.stat().st_mtime for state in runs
             )
-        return JobState(job, complete, recorded, lacking)
+        return JobState(job, complete, recorded, requirement)
 
-    def absent(self) -> dict[MissingRequirement, list[Job]]:
-        """Return missing requirement -> the jobs that wait for it."""
+    def waiting_jobs(self) -> dict[MissingRequirement, list[Job]]:
+        """Return a map of each missing requirement to the jobs that wait for it."""
         waiting: dict[MissingRequirement, list[Job]] = {}
         for state in self.by_record.values():
-            if state.lacking and state.waits:
-                waiting.setdefault(state.lacking, []).append(state.job)
+            if state.missing_requirement and state.is_waiting:
+                waiting.setdefault(state.missing_requirement, []).append(state.job)
         return waiting
 
-    def user_models(self) -> set[tuple[str, str]]:
-        """Return data set and model of the user's models that have missing jobs."""
+    def user_models_of_missing_jobs(self) -> set[tuple[str, str]]:
+        """Return the pairs of data set and user's model that have missing jobs."""
         pairs = set()
         for name, experiment in self.study.experiments.items():
-            if any(state.missing for state in self.experiments[name]):
+            if any(state.is_missing for state in self.experiments[name]):
                 pairs |= {(run["dataset"], run["model"]) for run in experiment.factors()}
         return {(dataset, model) for dataset, model in pairs if self.study.models[model]}
 
-    def user_data(self) -> list[str]:
-        incomplete = (dataset for dataset, complete in self.data().items() if not complete)
+    def incomplete_user_data(self) -> list[str]:
+        states = self.data_states().items()
+        incomplete = (dataset for dataset, is_complete in states if not is_complete)
         return [dataset for dataset in incomplete if self.study.datasets[dataset].get("path")]
 
-    def data(self) -> dict[str, bool]:
-        """Return data set -> whether it is complete, of the data that jobs on this machine read."""
+    def data_states(self) -> dict[str, bool]:
+        """Return a map of each data set that jobs here read to whether it is complete."""
         needed = {
             factors["dataset"]
             for experiment in self.study.experiments.values()
@@ -166,13 +167,13 @@ class JobTable:
         }
         files = {paths.RECORD, *paths.ARRAYS}
         return {
-            dataset: files <= _names(paths.dataset_folder(self.results, dataset))
+            dataset: files <= _file_names(paths.dataset_folder(self.results, dataset))
             for dataset in self.study.datasets
             if dataset in needed
         }
 
     def other_versions(self) -> dict[Path, tuple[str, str]]:
-        """Return record -> step and version, for records of another version than today's."""
+        """Return a map of each record of another version to its step and version."""
         outdated = {}
         for path, state in self.by_record.items():
             step, record = state.job.measure, disk.read_json(path) if path.exists() else {}
@@ -181,38 +182,38 @@ class JobTable:
         return outdated
 
 
-def _names(folder: Path) -> set[str]:
+def _file_names(folder: Path) -> set[str]:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         return set(os.listdir(folder))
     return set()
 
 
 def _other_version(job: Job) -> str | None:
-    """Return the version that made a record if it is not today's; None for a corrupt record."""
+    """Return the version of a record if it is not the present one; None for a corrupt record."""
     with contextlib.suppress(UserError):
         return records.other_version(job.measure, disk.read_json(job.path))
     return None
 
 
-def unrecorded(factors: dict[str, Any]) -> str:
-    """Return the status of a run without a record: `missing`, or what this machine lacks."""
-    lacking = requirements.missing(factors)
-    return lacking.status if lacking else records.MISSING
+def status_without_record(factors: dict[str, Any]) -> str:
+    """Return the status of a run without a record: `missing`, or a missing requirement's status."""
+    requirement = requirements.missing(factors)
+    return requirement.status if requirement else records.MISSING
 
 
 @dataclass(frozen=True)
-class Place:
-    """Results of a machine."""
+class MachineResults:
+    """The folder of results of a machine, and the machine's names."""
 
-    machine: str  # name in this study
+    machine: str  # name of the machine in this study
     results: Path
-    recorded: str  # name in these results
+    recorded_name: str  # name of the machine in the paths of these results
 
 
-def places(study: plan.Study, results: Path | str) -> Iterator[Place]:
-    yield Place(study.machine, Path(results), study.machine)
-    for name, (folder, recorded) in study.machines.items():
-        yield Place(name, Path(folder), recorded)
+def machine_results(study: plan.Study, results: Path | str) -> Iterator[MachineResults]:
+    yield MachineResults(study.machine, Path(results), study.machine)
+    for name, (folder, recorded_name) in study.machines.items():
+        yield MachineResults(name, Path(folder), recorded_name)
 
 
 def training_job(results: Path | str, run: str) -> Job:
@@ -223,7 +224,7 @@ def measure_jobs(
     experiment: plan.PlannedExperiment, results: Path | str, machine: str
 ) -> Iterator[Job]:
     """Yield the measures and timings of an experiment, even those that the machine cannot run."""
-    place = Place("", Path(results), machine)
+    place = MachineResults("", Path(results), machine)
     for measure, values in experiment.measures.items():
         settings = names.settings_name(measure, values)
         if measure in TIMINGS:
@@ -235,7 +236,10 @@ def measure_jobs(
                 yield Job(paths.pair_path(results, *pair, measure, settings), measure, pair)
         else:
             epochs = experiment.at_epochs if MEASURES[measure].at_epochs else ()
-            for name in (settings, *(at_epoch(measure, values, epoch) for epoch in epochs)):
+            for name in (
+                settings,
+                *(settings_at_epoch(measure, values, epoch) for epoch in epochs),
+            ):
                 for run in experiment.runs:
                     yield Job(paths.measure_path(results, run, measure, name), measure, (run,))
     yield from timing_jobs(experiment, results, machine)
@@ -261,8 +265,8 @@ def timing_jobs(
 def job_sweeps(timing: str, sweep: names.Sweep) -> Iterator[names.Sweep]:
     """Yield the sweep of each job of a timing, given a sweep over all batch sizes.
 
-    A job that searches for a batch size has no sizes. It has the defaults of the factors that only
-    change the speed: whether a batch fits into memory does not depend on them.
+    A job that searches for a batch size has no sizes. Factors that only change the speed have their
+    defaults, because they do not decide whether a batch fits into memory.
     """
     kind = SWEEP_TIMINGS[timing].batch_sizes
     if kind == "searched":
@@ -279,44 +283,44 @@ def _repeat_settings(timing: str, settings: dict[str, Any], repeat: int) -> str:
 
 
 def time_path(
-    place: Place, experiment: plan.PlannedExperiment, factors: dict[str, Any], timing: str
+    place: MachineResults, experiment: plan.PlannedExperiment, factors: dict[str, Any], timing: str
 ) -> Path:
     """Return the record of the timing job that gives a training its times.
 
-    The n-th seed has the n-th job of its configuration: times of several seeds are independent, and
-    one seed was timed in the same round at all batch sizes. Seeds in stages also count the seeds
-    before the first, because their times belong to another plan.
+    The n-th seed uses the n-th job of its configuration. So the times of several seeds are
+    independent, and one seed was timed in the same round at all batch sizes. With stages, the seed
+    itself is the number, because earlier seeds belong to another plan.
     """
     seed = factors["seed"]
     repeat = 1 + (seed if experiment.deciding_analyses else experiment.seeds.index(seed))
     settings = _repeat_settings(timing, experiment.measures[timing], repeat)
     configuration = names.timing_name(factors)
-    return paths.timing_path(place.results, place.recorded, configuration, settings, timing)
+    return paths.timing_path(place.results, place.recorded_name, configuration, settings, timing)
 
 
 def time_paths(
-    place: Place, experiment: plan.PlannedExperiment, factors: dict[str, Any], timing: str
+    place: MachineResults, experiment: plan.PlannedExperiment, factors: dict[str, Any], timing: str
 ) -> dict[int, Path]:
-    """Return batch size -> its timing record, as `time_path`, for all sizes of a training."""
+    """Return a map of each batch size of a training to its timing record (see `time_path`)."""
     return {
         size: time_path(place, experiment, {**factors, "batch_size": size}, timing)
         for size in batch_phases.batch_sizes(factors)
     }
 
 
-def at_epoch(measure: str, settings: dict[str, Any], epoch: int) -> str:
-    kept = {name: value for name, value in settings.items() if name != "weights"}
-    return names.settings_name(measure, {**kept, "epoch": epoch})
+def settings_at_epoch(measure: str, settings: dict[str, Any], epoch: int) -> str:
+    others = {name: value for name, value in settings.items() if name != "weights"}
+    return names.settings_name(measure, {**others, "epoch": epoch})
 
 
 @functools.cache
 def epoch_read(measure: str, settings: str, horizon: int) -> int | str | None:
     epoch = names.parse_settings(measure, settings).get("epoch", 0)
-    return snapshot_epochs.read_by(measure, epoch, horizon)
+    return snapshot_epochs.epoch_read_by(measure, epoch, horizon)
 
 
 def epochs_read(study: plan.Study, jobs: Iterable[Job]) -> dict[str, list[int | str]]:
-    """Return run -> the epochs of the weights that measures read, without the last epoch."""
+    """Return a map of each run to the epochs before its last whose weights measures read."""
     epochs_by_run: dict[str, dict[int | str, None]] = {}
     for job in jobs:
         for run in job.runs:
@@ -327,12 +331,16 @@ def epochs_read(study: plan.Study, jobs: Iterable[Job]) -> dict[str, list[int | 
 
 
 def note_epochs(table: JobTable) -> None:
-    """Tell the trainings which epochs the measures read, so that none is trained again.
+    """Write a note for the trainings about the epochs that measures read.
 
-    This is no input of a training: a new measure of a finished run would train it again.
+    The note is no input of a training, because a new measure would then train its run again.
     """
     states = table.by_record.values()
-    jobs = (state.job for state in states if not state.lacking and state.job.noun != TRAINING)
+    jobs = (
+        state.job
+        for state in states
+        if not state.missing_requirement and state.job.noun != TRAINING
+    )
     epochs, path = epochs_read(table.study, jobs), paths.epochs_note(table.results)
     if epochs or path.exists():
         disk.write_json(path, epochs)
@@ -344,7 +352,7 @@ def noted_epochs(results: Path | str, run: str) -> tuple[int | str, ...]:
 
 
 def snapshot_epoch(results: Path | str, run: str, epoch: int | str) -> int | None:
-    """Return the epoch behind a file of weights; None if the run ended by then or failed.
+    """Return the number of a snapshot's epoch; None if the run failed or ended by this epoch.
 
     Raises:
         UserError: If the run's record is missing or corrupt.
@@ -354,14 +362,14 @@ def snapshot_epoch(results: Path | str, run: str, epoch: int | str) -> int | Non
     if record["status"] != records.FINISHED:
         return None
     epochs_run = disk.read_json(path, "epochs_run")["epochs_run"]
-    number = snapshot_epochs.middle(epochs_run) if epoch == snapshot_epochs.MIDDLE else epoch
+    number = snapshot_epochs.middle_epoch(epochs_run) if epoch == snapshot_epochs.MIDDLE else epoch
     return None if number is None or number >= epochs_run else number
 
 
-def trained_again(
+def runs_to_train_again(
     study: plan.Study, missing: Iterable[Job], results: Path | str
 ) -> list[tuple[str, int]]:
-    """Return recorded runs, each with an epoch: missing measures train them again up to it."""
+    """Return pairs of a recorded run and an epoch up to which missing measures train it again."""
     repeated: dict[tuple[str, int], None] = {}
     for run, epochs in epochs_read(study, missing).items():
         for epoch in epochs if training_job(results, run).path.exists() else ():

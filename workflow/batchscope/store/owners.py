@@ -1,7 +1,7 @@
-"""The configuration file of a study's tables: another file with this study name is refused.
+"""Note which configuration file owns a study's tables, and refuse another file with its name.
 
-The folder of the tables has a note with the path of the file. Each call of Snakemake writes the
-note again, so that the latest note tells which study ran last.
+The note is in the folder of the tables. Each call of Snakemake writes it again, so that the latest
+note belongs to the study that ran last.
 """
 
 import contextlib
@@ -15,11 +15,11 @@ from batchscope.study import yaml_file
 FILE = "owner.json"
 
 
-def check(folder: Path | str, study: str, config_path: Path | str) -> None:
-    """Refuse a folder with the tables of another file that still names the study.
+def check_owner(folder: Path | str, study: str, config_path: Path | str) -> None:
+    """Check that the tables in a folder do not belong to another file with this study name.
 
     Raises:
-        ConfigError: If there is such a file.
+        ConfigError: If they do, and the other file still has this name.
         UserError: If the note is damaged.
     """
     path = Path(folder) / FILE
@@ -28,7 +28,7 @@ def check(folder: Path | str, study: str, config_path: Path | str) -> None:
     owner = Path(folder, str(disk.read_json(path).get("config")))
     if not owner.is_file() or owner.samefile(config_path):
         return
-    with contextlib.suppress(UserError):  # a file that cannot be read may name the study
+    with contextlib.suppress(UserError):  # An unreadable file may have the study name.
         if yaml_file.read(owner).get("study") != study:
             return
     other = os.path.relpath(owner.resolve())
@@ -40,16 +40,16 @@ def check(folder: Path | str, study: str, config_path: Path | str) -> None:
     )
 
 
-def claim(folder: Path | str, study: str, config_path: Path | str) -> None:
-    """Note that a folder's tables are made from a file; raise as `check` does."""
-    check(folder, study, config_path)
-    # Relative, so that a project may move with its results.
+def note_owner(folder: Path | str, study: str, config_path: Path | str) -> None:
+    """Write the note that a file owns a folder's tables; raise errors as `check_owner` does."""
+    check_owner(folder, study, config_path)
+    # The path is relative, so that a project can move with its results.
     path = os.path.relpath(Path(config_path).resolve(), Path(folder).resolve())
     disk.write_json(Path(folder) / FILE, {"config": path})
 
 
-def last(results: Path | str) -> tuple[str, str] | None:
-    """Return configuration file and scale of the study that ran last; None before the first."""
+def last_config(results: Path | str) -> tuple[str, str] | None:
+    """Return configuration file and scale of the study that ran last; None before the first run."""
     owners = list(Path(results).glob(f"studies/*/{FILE}"))
     if not owners:
         return None

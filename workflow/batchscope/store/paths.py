@@ -1,6 +1,6 @@
 """Paths of all files below `results`, and of the logs of jobs.
 
-The workflow's rules use the same functions, with a wildcard such as `{run}` for a name.
+The workflow's rules call the same functions with a wildcard such as `{run}` instead of a name.
 """
 
 from collections.abc import Iterable
@@ -9,15 +9,15 @@ from typing import Any
 
 from batchscope.study import names
 
-RECORD = "record.json"  # of a data set and of a run: written last, when all other files exist
+RECORD = "record.json"  # record of a data set or a run; it is written after all other files
 SPLITS = ("train", "validation", "test")
 ARRAYS = tuple(f"{split}_{content}.npy" for split in SPLITS for content in ("images", "labels"))
 RUN_FILES = ("history.csv", "final.npz", "best.npz", "initial.npz", "updates.npz")
-TRAJECTORY = "trajectory.csv"  # of a run that is evaluated within its epochs, or by a command
-DEFAULT_TARGETS = "default_targets.json"  # in the folder of an experiment's tables
-CHECKPOINT = "checkpoint.npz"  # of a training that has not ended
+TRAJECTORY = "trajectory.csv"  # evaluations of a run within its epochs, or of a command
+DEFAULT_TARGETS = "default_targets.json"  # file in the folder of an experiment's tables
+CHECKPOINT = "checkpoint.npz"  # checkpoint of a training that has not ended
 SNAPSHOTS = "epochs"  # folder of a run's weights before the last epoch
-# Run of a command: results; the planned command, its output, and the folder of its files.
+# Files of a run of a command: the results, the planned command, its output, and its folder.
 COMMAND_FILES = (RECORD, TRAJECTORY)
 COMMAND_NOTE, COMMAND_OUTPUT, COMMAND_FOLDER = "command.json", "output.txt", "files"
 
@@ -85,7 +85,7 @@ def seconds_note(results: Path | str) -> Path:
 
 
 def log_path(results: Path | str, output: Path | str) -> Path:
-    """Return the log of the job that writes a record, or weights before a run's last epoch."""
+    """Return the path of the log of the job that writes a record or a snapshot."""
     kind, *folders, file = Path(output).relative_to(results).parts
     if file == RECORD:
         *folders, file = folders

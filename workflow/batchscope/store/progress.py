@@ -1,6 +1,7 @@
-"""Running jobs: each has a file that `watch` reads; a training also writes lines into its log.
+"""Report the progress of running jobs: each has a note in a file, which `watch` reads.
 
-A job deletes its file at its end. After `kill -9` the file stays, but its process does not exist.
+A job deletes its note at its end. After `kill -9` the note stays, but its process does not exist. A
+training also writes lines into its log.
 """
 
 import contextlib
@@ -18,21 +19,21 @@ import psutil
 from batchscope.core import disk, display
 from batchscope.core.errors import UserError
 
-FOLDER = "running"  # below the results
-SECONDS = 5.0  # shortest time between two reports
-_SHARE = 1 / 20  # shortest time between two lines of a log, as a share of the time so far
-_SILENT = 60.0  # seconds after which a line shows the age of the report
+FOLDER = "running"  # folder of the notes below the results
+REPORT_SECONDS = 5.0  # shortest time between two reports
+_LOG_SHARE = 1 / 20  # shortest time between two lines of a log, as a share of the time so far
+_SILENT_SECONDS = 60.0  # An older report is shown with its age.
 
 
 @dataclass(frozen=True)
-class Running:
-    """A running job."""
+class RunningJob:
+    """A running job with its last report."""
 
     step: str
-    name: str  # of the run or timing
-    text: str  # last report; empty before the first
-    age: float  # seconds since the report, or the start
-    host: str  # empty for this machine
+    name: str  # name of the run or timing
+    text: str  # the last report; empty before the first
+    age: float  # seconds since the report or the start
+    host: str  # name of another machine; empty for this machine
 
     @property
     def line(self) -> str:
@@ -40,48 +41,50 @@ class Running:
         since = f"{display.duration(self.age)} ago"
         if not self.text:
             return f"{job}: started {since}"
-        return f"{job}: {self.text}" + (f" (reported {since})" if self.age > _SILENT else "")
+        return f"{job}: {self.text}" + (
+            f" (reported {since})" if self.age > _SILENT_SECONDS else ""
+        )
 
 
 @contextlib.contextmanager
-def running(results: Path | str, step: str, name: str) -> Iterator[None]:
+def listed_as_running(results: Path | str, step: str, name: str) -> Iterator[None]:
     """List a job as running inside the block."""
-    say(results, step, name, "")
+    note_progress(results, step, name, "")
     try:
         yield
     finally:
-        _path(results, step, name).unlink(missing_ok=True)
+        _note_path(results, step, name).unlink(missing_ok=True)
 
 
-def say(results: Path | str, step: str, name: str, text: str) -> None:
-    """Report the progress of a job."""
+def note_progress(results: Path | str, step: str, name: str, text: str) -> None:
+    """Write the progress of a job into its note."""
     note = {"step": step, "name": name, "text": text}
     note |= {"host": platform.node(), "process": os.getpid(), "time": time.time()}
-    with contextlib.suppress(OSError):  # a full disk must not stop the job
-        disk.write_json(_path(results, step, name), note)
+    with contextlib.suppress(OSError):  # A full disk must not stop the job.
+        disk.write_json(_note_path(results, step, name), note)
 
 
-def _path(results: Path | str, step: str, name: str) -> Path:
-    digest = hashlib.sha256(f"{step} {name}".encode()).hexdigest()[:16]  # names may be long
+def _note_path(results: Path | str, step: str, name: str) -> Path:
+    digest = hashlib.sha256(f"{step} {name}".encode()).hexdigest()[:16]  # Names may be too long.
     return Path(results) / FOLDER / f"{digest}.json"
 
 
 class Reporter:
-    """Reports the progress of a training."""
+    """The progress of a training, as notes and as lines of its log."""
 
     def __init__(self, results: Path | str, run: str, epochs: int) -> None:
         self._job, self._epochs = (results, "train", run), epochs
         self._started = self._reported = self._logged = time.monotonic()
         self._first: tuple[float, float] | None = None  # time and epochs of the first call
 
-    def running(self) -> contextlib.AbstractContextManager[None]:
-        return running(*self._job)
+    def listed_as_running(self) -> contextlib.AbstractContextManager[None]:
+        return listed_as_running(*self._job)
 
     def report(self, epoch: int, share: float, history: Sequence[dict[str, Any]]) -> None:
         """Report complete epochs and the share of the next one, at most once in five seconds."""
-        now, done = time.monotonic(), epoch + share
-        self._first = self._first or (now, done)  # without the time of compilation
-        if now - self._reported < SECONDS:
+        now, epochs = time.monotonic(), epoch + share
+        self._first = self._first or (now, epochs)  # after the compilation
+        if now - self._reported < REPORT_SECONDS:
             return
         self._reported = now
         text = f"epoch {epoch + (share > 0)} of {self._epochs}"
@@ -91,26 +94,26 @@ class Reporter:
             train, validation = history[-1]["train_loss"], history[-1]["validation_loss"]
             losses = f"training loss {train:.4g}, validation loss {validation:.4g}"
             text += f": {losses} after epoch {epoch}"
-        first_time, first_done = self._first
-        if done > first_done:
-            left = (now - first_time) / (done - first_done) * (self._epochs - done)
-            text += f"; about {display.duration(left)} left"
-        say(*self._job, text)
-        if now - self._logged >= (now - self._started) * _SHARE:
+        first_time, first_epochs = self._first
+        if epochs > first_epochs:
+            seconds = (now - first_time) / (epochs - first_epochs) * (self._epochs - epochs)
+            text += f"; about {display.duration(seconds)} left"
+        note_progress(*self._job, text)
+        if now - self._logged >= (now - self._started) * _LOG_SHARE:
             self._logged = now
             print(f"{display.capital(text)}.", flush=True)
 
 
-def running_jobs(results: Path | str) -> list[Running]:
+def running_jobs(results: Path | str) -> list[RunningJob]:
     """Return the running jobs of this machine and of others."""
     jobs = []
     for path in sorted(Path(results).glob(f"{FOLDER}/*.json")):
-        # The job may have just ended; a later process may have the number of a killed one.
+        # The job may have just ended. A later process may have the number of a killed one.
         with contextlib.suppress(UserError, psutil.NoSuchProcess):
             note = disk.read_json(path)
             is_local = note["host"] == platform.node()
             if is_local and psutil.Process(note["process"]).create_time() > note["time"]:
                 continue
             age, host = time.time() - note["time"], "" if is_local else note["host"]
-            jobs.append(Running(note["step"], note["name"], note["text"], age, host))
+            jobs.append(RunningJob(note["step"], note["name"], note["text"], age, host))
     return jobs

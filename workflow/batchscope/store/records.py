@@ -1,4 +1,4 @@
-"""Records and files of data sets, runs and measures. `paths` has their names."""
+"""Read and write the records and files of data sets, runs and measures. `paths` has their names."""
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -12,9 +12,9 @@ from batchscope.store import paths
 from batchscope.study import names, tasks
 from batchscope.study.versions import VERSIONS
 
-# Status of a run in its record; CRASHED is for external runs.
+# Statuses of runs in records. Only external runs can have CRASHED.
 FINISHED, DIVERGED, OUT_OF_MEMORY, CRASHED = "finished", "diverged", "out_of_memory", "failed"
-# Status in tables: a finished run that missed its target_train_loss, and a run without record.
+# Statuses in tables: a finished run that missed its target_train_loss, and a run without a record.
 OFF_TARGET, MISSING = "off_target", "missing"
 FITS = "fits"  # status of a trial of a batch size
 FAILED = (DIVERGED, OUT_OF_MEMORY, CRASHED)
@@ -22,13 +22,13 @@ UNSUCCESSFUL = (*FAILED, OFF_TARGET)
 
 
 def history_columns(task: str) -> tuple[str, ...]:
-    evaluated = *tasks.columns(task, "train"), *tasks.columns(task, "validation")
+    evaluated = *tasks.split_columns(task, "train"), *tasks.split_columns(task, "validation")
     distances = ("epoch_distance", "weight_distance")
     return ("epoch", "step", "learning_rate", *evaluated, "seconds", *distances)
 
 
 def trajectory_columns(task: str) -> tuple[str, ...]:
-    evaluated = *tasks.columns(task, "validation"), *tasks.columns(task, "test")
+    evaluated = *tasks.split_columns(task, "validation"), *tasks.split_columns(task, "test")
     return ("examples", "updates", "epoch", "train_loss", *evaluated)
 
 
@@ -37,7 +37,7 @@ def data_record(results: Path | str, dataset: str) -> dict[str, Any] | None:
     return disk.read_json(path) if path.exists() else None
 
 
-def task(results: Path | str, dataset: str) -> str | None:
+def dataset_task(results: Path | str, dataset: str) -> str | None:
     record = data_record(results, dataset)
     return None if record is None else record.get("task", tasks.CLASSIFICATION)
 
@@ -48,7 +48,7 @@ def data_warnings(dataset: str, record: dict[str, Any]) -> Iterator[str]:
     if count := record.get("skipped_count"):
         files = [f"{entry['file']} ({entry['reason']})" for entry in record.get("skipped") or []]
         text = display.count(count, "file was", "files were")
-        yield f"{place}: {text} skipped: {display.some(files, count)}."
+        yield f"{place}: {text} skipped: {display.short_list(files, count)}."
     if count := record.get("dropped"):
         yield f"{place}: {display.count(count, 'row was', 'rows were')} dropped for a missing cell."
     counts, absent = record.get("class_counts") or {}, []
@@ -59,11 +59,11 @@ def data_warnings(dataset: str, record: dict[str, Any]) -> Iterator[str]:
             absent.append(f"{name} ({by_split})")
     if absent:
         text = display.count(len(absent), "class has", "classes have")
-        classes = display.some(absent)
+        classes = display.short_list(absent)
         yield f"{place}: {text} no example in the validation or test set: {classes}."
 
 
-def training_images(results: Path | str, dataset: str) -> int | None:
+def training_size(results: Path | str, dataset: str) -> int | None:
     return (data_record(results, dataset) or {}).get("counts", {}).get("train")
 
 
@@ -81,7 +81,6 @@ def write_weights(
 def weight_members(
     trainable: dict[str, np.ndarray], state: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Return the weights by their names in a file: `trainable:...`, `state:...`."""
     groups = ("trainable", trainable), ("state", state)
     return {f"{group}:{name}": array for group, arrays in groups for name, array in arrays.items()}
 
@@ -92,10 +91,10 @@ def file_sha256(folder: Path, files: Iterable[str]) -> dict[str, str]:
 
 
 class RunFiles:
-    """Files of a run with a record; a `UserError` names a file that is missing or has changed.
+    """The files of a run with a record. A missing or changed file raises a `UserError`.
 
-    Each file is compared with the SHA-256 in the record when it is read. Snapshots are made by
-    jobs of their own, so the record does not list them; zip's checksums protect them.
+    Each file is compared with the SHA-256 in the record when it is read. The record does not list
+    snapshots, because other jobs make them. Their zip checksums protect them.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -103,7 +102,7 @@ class RunFiles:
 
     @cached_property
     def record(self) -> dict[str, Any]:
-        """Record of the run: `status`, `sha256` (file -> SHA-256) and more."""
+        """The record of the run, with at least `status` and the map `sha256` of its files."""
         return disk.read_json(paths.run_record(self._folder), "status", "sha256")
 
     def text(self, file: str, *columns: str) -> str:
@@ -127,7 +126,7 @@ class RunFiles:
         if file.startswith(f"{paths.SNAPSHOTS}/"):
             return {}
         record = paths.run_record(self._folder)
-        return {"sha256": self.record["sha256"].get(file), "delete": record}
+        return {"sha256": self.record["sha256"].get(file), "path_to_delete": record}
 
 
 def other_version(step: str, record: dict[str, Any]) -> str | None:
@@ -146,7 +145,7 @@ def measure_record(
     """Return the record of a measure. Tables read its status and its values.
 
     Args:
-        status: Status of the run if it did not finish.
+        status: Status of the measured run.
     """
     return {
         "measure": measure,

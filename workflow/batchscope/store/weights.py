@@ -1,4 +1,4 @@
-"""Weights as arrays: their layers, and how far they moved."""
+"""Weights as arrays by name: group them into layers, and compute how far they moved."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Missing requirements of a solid recommendation, with the keys of the study to change."""
+"""List what trainings lack for a solid recommendation, with the key of the study to change."""
 
 from __future__ import annotations
 
@@ -17,18 +17,21 @@ from batchscope.study.registry import (
 )
 
 MIN_SIZES = 3
-RERUN = "--forcerun"  # not a key of the study; its value is a rule to run again
+RERUN = "--forcerun"  # This is no key of a study; its value is a rule to run again.
 RATE_STEP = 3.0  # ratio of successive learning rates, suggested for a study with a single rate
 SEEDS, RATE = "seeds", "learning_rate"
-# Timings for the seconds of runs, and the measure for outcomes on test data.
-TIMED = next(name for name in SECONDS_TIMINGS if name in TRAINING_TIMINGS)
-SWEEP = next(name for name in SECONDS_TIMINGS if name in SWEEP_TIMINGS)
-TESTED = next(iter(OUTCOME_MEASURES))
-# For trainings, commands and external runs: the key and value that add seconds, and those that add
-# outcomes on test data. `log` and `column` are no keys, since only the user can add to a log.
-HERE = {TIMED: (f"measure.{TIMED}", ""), TESTED: (f"measure.{TESTED}", "")}
-COMMAND = {TIMED: ("alone", "true"), TESTED: ("log", "{}")}
-EXTERNAL = {TIMED: ("column", "seconds"), TESTED: ("column", "{}")}
+# Suggested timings for the seconds of runs, and the measure for outcomes on test data.
+SECONDS_TIMING = next(name for name in SECONDS_TIMINGS if name in TRAINING_TIMINGS)
+SWEEP_TIMING = next(name for name in SECONDS_TIMINGS if name in SWEEP_TIMINGS)
+TEST_MEASURE = next(iter(OUTCOME_MEASURES))
+# Missing timing or measure -> the key of the experiment that adds its numbers, and the value. The
+# words `log` and `column` are no such keys, since only the user can add to a log.
+TRAINING_KEYS = {
+    SECONDS_TIMING: (f"measure.{SECONDS_TIMING}", ""),
+    TEST_MEASURE: (f"measure.{TEST_MEASURE}", ""),
+}
+COMMAND_KEYS = {SECONDS_TIMING: ("alone", "true"), TEST_MEASURE: ("log", "{}")}
+EXTERNAL_KEYS = {SECONDS_TIMING: ("column", "seconds"), TEST_MEASURE: ("column", "{}")}
 
 
 class Need(NamedTuple):
@@ -51,15 +54,16 @@ class Need(NamedTuple):
         return {**row, "seeds_to_resolve": self.seeds, "minutes_to_resolve": self.minutes}
 
 
-class Trained(NamedTuple):
-    """Trainings of a series, or planned trainings of an experiment.
+class TrainingSummary(NamedTuple):
+    """Facts of the trainings of a series, or of the planned trainings of an experiment.
 
     Attributes:
         sizes: Batch sizes in rising order.
         rates: Number of learning rates at the size with the fewest; 0 if unknown.
         rate: The learning rate, if all trainings have the same one.
-        timed: Whether they have seconds; `tested`, whether they have outcomes on test data.
-        given_by: Keys that add seconds and outcomes on test data, as in `HERE`.
+        timed: Whether they have seconds.
+        tested: Whether they have outcomes on test data.
+        keys_to_add: Keys that add seconds and outcomes on test data, as in `TRAINING_KEYS`.
         task: One of `tasks.TASKS`.
     """
 
@@ -69,43 +73,43 @@ class Trained(NamedTuple):
     rate: float | None = None
     timed: bool = True
     tested: bool = True
-    given_by: Mapping[str, tuple[str, str]] = HERE
+    keys_to_add: Mapping[str, tuple[str, str]] = TRAINING_KEYS
     task: str = tasks.CLASSIFICATION
 
 
-def missing(
-    trained: Trained, of_seed: float = math.nan, of_rate: float = math.nan
+def missing_needs(
+    trained: TrainingSummary, seed_minutes: float = math.nan, rate_minutes: float = math.nan
 ) -> Iterator[Need]:
     """Yield the missing requirements of existing or planned trainings.
 
     Args:
-        of_seed: Minutes of one more seed; `of_rate`, of one more learning rate.
+        seed_minutes: Minutes of one more seed; `rate_minutes`, of one more learning rate.
     """
     if len(trained.sizes) < MIN_SIZES:
         larger = [2 * trained.sizes[-1], 4 * trained.sizes[-1]]
         yield Need("sizes", "batch_size", [*trained.sizes, *larger][:MIN_SIZES])
     if not trained.timed:
-        yield Need(TIMED, *trained.given_by[TIMED])
+        yield Need(SECONDS_TIMING, *trained.keys_to_add[SECONDS_TIMING])
     if not trained.tested:
-        key, value = trained.given_by[TESTED]
-        yield Need(TESTED, key, value.format(f"test_{tasks.TASKS[trained.task][0]}"))
+        key, value = trained.keys_to_add[TEST_MEASURE]
+        yield Need(TEST_MEASURE, key, value.format(f"test_{tasks.TASKS[trained.task][0]}"))
     if trained.seeds < MIN_SEEDS:
-        minutes = (MIN_SEEDS - trained.seeds) * of_seed
+        minutes = (MIN_SEEDS - trained.seeds) * seed_minutes
         yield Need(SEEDS, SEEDS, MIN_SEEDS, minutes, MIN_SEEDS)
     if trained.rates < 2:
         steps = () if trained.rate is None else (1 / RATE_STEP, 1, RATE_STEP)
         rates = [rounded(trained.rate * step) for step in steps]
-        yield Need("rates", RATE, rates or "", 2 * of_rate)
+        yield Need("rates", RATE, rates or "", 2 * rate_minutes)
 
 
-def given_by(experiment: PlannedExperiment) -> Mapping[str, tuple[str, str]]:
-    """Return the keys that add seconds and outcomes on test data, as in `HERE`."""
+def keys_to_add(experiment: PlannedExperiment) -> Mapping[str, tuple[str, str]]:
+    """Return the keys that add seconds and outcomes on test data, as in `TRAINING_KEYS`."""
     if experiment.commands:
-        return COMMAND
-    return HERE if experiment.runs else EXTERNAL
+        return COMMAND_KEYS
+    return TRAINING_KEYS if experiment.runs else EXTERNAL_KEYS
 
 
-def planned(experiment: PlannedExperiment) -> list[Need]:
+def planned_needs(experiment: PlannedExperiment) -> list[Need]:
     """Return the requirements that an experiment with two or more batch sizes will lack."""
     runs = [*experiment.runs.values()]
     runs += [run.factors for run in experiment.commands.values()]
@@ -115,17 +119,17 @@ def planned(experiment: PlannedExperiment) -> list[Need]:
     if len(rates) < 2:
         return []
     distinct_rates = set().union(*rates.values())
-    trained = Trained(
+    trained = TrainingSummary(
         sorted(rates),
         experiment.verdict_seeds,
         min(map(len, rates.values())),
         distinct_rates.pop() if len(distinct_rates) == 1 else None,
         experiment.timed,
         # The content of a future log is unknown.
-        TESTED in experiment.measures or all(run.get("evaluate_every", True) for run in runs),
-        given_by(experiment),
+        TEST_MEASURE in experiment.measures or all(run.get("evaluate_every", True) for run in runs),
+        keys_to_add(experiment),
     )
-    return [*missing(trained)]
+    return [*missing_needs(trained)]
 
 
 def rounded(value: float) -> float:

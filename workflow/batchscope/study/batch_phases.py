@@ -36,9 +36,9 @@ _ROUNDING = 1e-9  # tolerance of shares, so that three tenths of ten examples ar
 class Phase(NamedTuple):
     """A part of a training with one batch size."""
 
-    share: float  # share of the horizon's examples before it
+    share: float  # share of the horizon's examples before the phase
     batch_size: int
-    rate: float  # learning rate over the one of the first phase
+    rate: float  # learning rate divided by that of the first phase
 
 
 class Segment(NamedTuple):
@@ -47,41 +47,42 @@ class Segment(NamedTuple):
     The offset is negative if earlier batches of the epoch were smaller.
     """
 
-    stop: int  # the update after its last one, counted from the start of the epoch
+    stop: int  # number of the update that follows, counted from the start of the epoch
     offset: int
     size: int
 
 
-def phases(factors: dict[str, Any]) -> tuple[Phase, ...]:
+def batch_phases(factors: dict[str, Any]) -> tuple[Phase, ...]:
     """Return the phases of a run, one for each batch size or rate."""
-    first, most = factors["batch_size"], factors["largest_batch_size"]
+    first, largest = factors["batch_size"], factors["largest_batch_size"]
     result = [Phase(0.0, first, 1.0)]
-    for index, share in enumerate(_rises(factors), 1):
+    for index, share in enumerate(_rise_positions(factors), 1):
         rise = factors["batch_rise_factor"] ** index
-        size = min(round(first * rise), most)
+        size = min(round(first * rise), largest)
         result.append(Phase(share, size, rate_factor(factors["optimizer"], size / first) / rise))
     return tuple(result)
 
 
 def rate_factor(optimizer: str, times: float) -> float:
+    """Return the factor on the learning rate at a batch size that is `times` as large."""
     return times if optimizer == "sgd" else math.sqrt(times)
 
 
 def batch_sizes(factors: dict[str, Any]) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(phase.batch_size for phase in phases(factors)))
+    return tuple(dict.fromkeys(phase.batch_size for phase in batch_phases(factors)))
 
 
-def shares(factors: dict[str, Any]) -> dict[int, float]:
+def example_shares(factors: dict[str, Any]) -> dict[int, float]:
     """Return batch size -> its share of the examples of the horizon."""
     result: dict[int, float] = {}
-    parts = phases(factors)
+    parts = batch_phases(factors)
     ends = [*(phase.share for phase in parts[1:]), 1.0]
     for phase, end in zip(parts, ends, strict=True):
         result[phase.batch_size] = result.get(phase.batch_size, 0.0) + end - phase.share
     return result
 
 
-def _rises(factors: dict[str, Any]) -> Iterator[float]:
+def _rise_positions(factors: dict[str, Any]) -> Iterator[float]:
     """Yield the positions of the rises as shares of the horizon's examples, in rising order."""
     if factors["batch_schedule"] == STEPS:
         count, begin = factors["batch_rises"], factors["batch_rises_from"]
@@ -99,8 +100,9 @@ class Course:
     """The updates of a training, epoch by epoch. An epoch uses each of its `examples` once."""
 
     def __init__(self, factors: dict[str, Any], examples: float) -> None:
-        self.phases, self.epochs, self.examples = phases(factors), factors["epochs"], examples
+        self.phases, self.epochs, self.examples = batch_phases(factors), factors["epochs"], examples
         horizon = self.epochs * examples
+        # Used examples before each phase.
         self._starts = [0, *(phase.share * horizon - _ROUNDING for phase in self.phases[1:])]
 
     @property
@@ -113,43 +115,45 @@ class Course:
         segments: list[Segment] = []
         ends = [*self._starts[1:], math.inf]
         while used < self.examples:
-            place = next(at for at, end in enumerate(ends) if before + used < end)
-            size = self.phases[place].batch_size
-            end = min(ends[place] - before, self.examples)
+            phase_index = next(index for index, end in enumerate(ends) if before + used < end)
+            size = self.phases[phase_index].batch_size
+            end = min(ends[phase_index] - before, self.examples)
             steps = math.ceil((end - used) / size)
             segments.append(Segment(step + steps, used - step * size, size))
             step, used = step + steps, used + steps * size
         return segments
 
-    def steps(self, epoch: int) -> int:
+    def epoch_updates(self, epoch: int) -> int:
         return self.segments(epoch)[-1].stop
 
     @functools.cached_property
-    def _ends(self) -> list[int]:
-        return [*itertools.accumulate(map(self.steps, range(self.epochs)), initial=0)]
+    def _updates_by_epochs(self) -> list[int]:
+        return [*itertools.accumulate(map(self.epoch_updates, range(self.epochs)), initial=0)]
 
     def updates(self, epochs: int) -> int:
-        return self._ends[epochs] if self.varies else epochs * self.steps(0)
+        return self._updates_by_epochs[epochs] if self.varies else epochs * self.epoch_updates(0)
 
-    def used(self, epoch: int) -> list[int]:
+    def example_positions(self, epoch: int) -> list[int]:
         """Return the used examples of an epoch before each of its updates and after the last."""
         positions: list[int] = []
         for stop, offset, size in self.segments(epoch):
             positions += range(offset + len(positions) * size, offset + stop * size, size)
         return [*positions, self.examples]
 
-    def used_by(self, epoch: int, step: int) -> int:
-        _, offset, size = next(part for part in self.segments(epoch) if step <= part.stop)
+    def examples_after(self, epoch: int, step: int) -> int:
+        """Return the used examples of an epoch after a number of its updates."""
+        _, offset, size = next(segment for segment in self.segments(epoch) if step <= segment.stop)
         return min(offset + step * size, self.examples)
 
-    def rates(self) -> list[tuple[int, float]]:
+    def rate_changes(self) -> list[tuple[int, float]]:
         """Return the updates that change the rate, with the new rate over the first one."""
         changes = [(0, 1.0)]
         for phase, start in zip(self.phases[1:], self._starts[1:], strict=True):
             epoch, position = divmod(math.ceil(start), self.examples)
             if epoch < self.epochs:
-                update = self.updates(epoch) + bisect.bisect_left(self.used(epoch), position)
-                if changes[-1][0] == update:  # the previous batch spans the phase
+                positions = self.example_positions(epoch)
+                update = self.updates(epoch) + bisect.bisect_left(positions, position)
+                if changes[-1][0] == update:  # The previous batch spans the phase.
                     changes.pop()
                 changes.append((update, phase.rate))
         return changes
@@ -160,6 +164,6 @@ class Course:
         ends = [*self._starts[1:], math.inf]
         for phase, start, end in zip(self.phases, self._starts, ends, strict=True):
             count = used - start if used < end else end - start
-            if not count <= 0:  # NaN, an unknown number, stays NaN
+            if not count <= 0:  # An unknown number is NaN and stays NaN.
                 counts[phase.batch_size] = counts.get(phase.batch_size, 0.0) + count
         return counts

@@ -1,4 +1,4 @@
-"""Budgets for comparisons of trainings: equal epochs, updates or seconds, a target, convergence."""
+"""Budgets for comparisons of trainings: equal epochs, updates or seconds, a target, or an end."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from batchscope.study import columns, tasks
 
 EPOCHS, UPDATES, SECONDS = "epochs", "updates", "seconds"
 TARGET, CONVERGENCE = "target", "convergence"
-END = "end"  # the end of each training
-EXAMPLES = "examples"  # equal ends of runs with a single row each
-ENDS = (CONVERGENCE, END, EXAMPLES)
+END = "end"  # Runs are compared at their ends, regardless of their lengths.
+EXAMPLES = "examples"  # Runs with a single row each end at the same number of examples.
+ENDS = (CONVERGENCE, END, EXAMPLES)  # kinds that compare the ends of runs
 # Kind -> its column of trajectories.csv.
 AXES = {EPOCHS: "epoch", UPDATES: "updates", SECONDS: "seconds"}
-SLOWER = 0.1  # share of the fastest size's seconds to a target that another may take longer
-PAID = (TARGET, EXAMPLES, EPOCHS)  # kinds that compare costs
-# Costs to a target, which are outcomes.
-COSTS = ("updates", "examples", "seconds")
+# A batch size may take longer to a target than the fastest one by this share of its seconds.
+MAX_SLOWDOWN = 0.1
+COST_KINDS = (TARGET, EXAMPLES, EPOCHS)  # kinds that compare costs
+COSTS = ("updates", "examples", "seconds")  # columns of costs to a target, which are outcomes
 # Columns of trajectories.csv that may be a target.
 TARGETS = tuple(name for name in columns.TRAJECTORIES if name in tasks.OUTCOMES)
-# Targets that every training of the task has, also with evaluations at ends of epochs only.
-ALWAYS_THERE = tuple(name for name in TARGETS if name.startswith("validation_"))
-# Largest ratio of equal examples: the last batch of an epoch may be padded.
+# Targets that every training of the task evaluates, even at the ends of epochs only.
+ALWAYS_EVALUATED = tuple(name for name in TARGETS if name.startswith("validation_"))
+# Examples count as equal up to this ratio, since the last batch of an epoch may be padded.
 _SAME_EXAMPLES = 1.05
 
 
@@ -32,14 +32,14 @@ def equal_budget(ends: Any) -> tuple[str, float] | None:
     Args:
         ends: A frame with one row per run.
     """
-    for kind, column, most in (
+    for kind, column, max_ratio in (
         (EXAMPLES, "examples", _SAME_EXAMPLES),
         (UPDATES, "updates", 1),
         (EPOCHS, "epoch", 1),
     ):
-        used = ends.get(column, ())
-        if len(used) and used.notna().all() and used.max() <= most * used.min():
-            return kind, float(used.min())
+        costs = ends.get(column, ())
+        if len(costs) and costs.notna().all() and costs.max() <= max_ratio * costs.min():
+            return kind, float(costs.min())
     return None
 
 

@@ -1,4 +1,7 @@
-"""Checks of meaning of one experiment. Each function yields the problems of one key."""
+"""Checks of the keys of one experiment, beyond their types. Each check yields problems.
+
+More are in `study.incompatible_factors`, `study.figure_checks` and `study.logged_experiments`.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ from batchscope.study.experiments import (
 from batchscope.study.names import LongNameError
 from batchscope.study.outcomes import MIN_SEEDS
 from batchscope.study.registry import MEASURES, SECONDS_TIMINGS, SWEEP_TIMINGS
-from batchscope.study.run_factors import CONSTANT, HORIZON_REASON, by_horizon
+from batchscope.study.run_factors import CONSTANT, HORIZON_REASON, horizon_factor
 from batchscope.study.specifications import FigureRequirement
 
 if TYPE_CHECKING:
@@ -41,10 +44,10 @@ Runs = Iterable[dict[str, Any]]
 
 _OUTCOMES = tuple(name for name, column in columns.COLUMNS.items() if column.label)
 RATE = "learning_rate"
-_LONGEST_PAIR = 210  # characters of both names; with settings, below 255 for a file name
+_MAX_PAIR_LENGTH = 210  # for both names; a file name has 255 characters
 
 
-def settings(
+def unfit_settings(
     place: Place,
     measures: Iterable[MeasureRequest],
     runs: list[dict[str, Any]],
@@ -52,19 +55,19 @@ def settings(
 ) -> Iterator[Problem]:
     """Yield measures that need another factor, and settings that do not fit a run."""
     for measure in measures:
-        entry, at = versions.ENTRIES[measure.name], (*place, measure.name)
+        entry, key_place = versions.ENTRIES[measure.name], (*place, measure.name)
         for factor, value in getattr(entry, "factors", {}).items():
             if any(run[factor] != value for run in runs):
                 text = f"Needs {factor}: {show(value)} in set or defaults (received runs without)."
-                yield Problem(at, text)
+                yield Problem(key_place, text)
         for run in runs:
             size = training_sizes[run["dataset"]]
             for setting, text in entry.problems(run, measure.settings, size):
-                yield Problem((*at, setting), text)
+                yield Problem((*key_place, setting), text)
 
 
-def pairs(measure: MeasureRequest, runs: Mapping[str, dict[str, Any]]) -> tuple[Pair, ...]:
-    """Return the pairs of runs of a measure, by name: equal in every factor but one."""
+def run_pairs(measure: MeasureRequest, runs: Mapping[str, dict[str, Any]]) -> tuple[Pair, ...]:
+    """Return the names of the runs in each pair of a measure: equal in every factor but one."""
     [(factor, (small_value, large_value))] = measure.between.items()
     small: dict[tuple[Any, ...], str] = {}
     large: dict[tuple[Any, ...], str] = {}
@@ -76,12 +79,12 @@ def pairs(measure: MeasureRequest, runs: Mapping[str, dict[str, Any]]) -> tuple[
             large[shared] = name
     pairs = tuple((name, large[shared]) for shared, name in small.items() if shared in large)
     # A cluster's executor makes one file name of both runs and the settings.
-    if any(len(small_run) + len(large_run) > _LONGEST_PAIR for small_run, large_run in pairs):
-        raise LongNameError(f"Expected pairs of at most {_LONGEST_PAIR} characters.")
+    if any(len(small_run) + len(large_run) > _MAX_PAIR_LENGTH for small_run, large_run in pairs):
+        raise LongNameError(f"Expected pairs of at most {_MAX_PAIR_LENGTH} characters.")
     return pairs
 
 
-def no_pairs(
+def measures_without_pairs(
     place: Place, measures: Iterable[MeasureRequest], pairs: Mapping[str, tuple[Pair, ...]]
 ) -> Iterator[Problem]:
     """Yield the measures of two runs without a pair. `pairs` has the pairs of each such measure."""
@@ -93,64 +96,65 @@ def no_pairs(
             yield Problem((*place, measure.name, "between"), text)
 
 
-def epochs_without_a_measure(
+def unused_epochs(
     place: Place, keys: TrainingExperiment | TimingExperiment, measures: Collection[str]
 ) -> Iterator[Problem]:
     """Yield a problem if no measure or timing uses `at_epochs`."""
-    served = {name for name, entry in versions.ENTRIES.items() if entry.at_epochs}
-    if keys.at_epochs and not served & {*measures}:
-        in_measure = display.listed(sorted(served - {*SWEEP_TIMINGS}), "or")
-        in_timing = display.listed(sorted(served & {*SWEEP_TIMINGS}), "or")
+    users = {name for name, entry in versions.ENTRIES.items() if entry.at_epochs}
+    if keys.at_epochs and not users & {*measures}:
+        in_measure = display.listed(sorted(users - {*SWEEP_TIMINGS}), "or")
+        in_timing = display.listed(sorted(users & {*SWEEP_TIMINGS}), "or")
         text = f"Needs {in_measure} in measure, or {in_timing} in timing."
         yield Problem((*place, "at_epochs"), text)
 
 
-def metrics(place: Place, keys: Experiment, earlier: dict[str, str]) -> Iterator[Problem]:
+def metric_conflicts(place: Place, keys: Experiment, earlier: dict[str, str]) -> Iterator[Problem]:
     """Yield metrics with the name of a column, or with another meaning than in `earlier`."""
     for name, better in keys.metrics.items():
-        at = (*place, "metrics", name)
-        ours = {f"{split}_{name}" for split in tasks.SPLITS} | {name}
-        existing = ours & {*columns.COLUMNS, *columns.TRAJECTORIES}
-        if existing or log_names.is_split(name.partition("_")[0]) or log_names.ours(name):
-            yield Problem(at, "Expected a name that no column of ours has, without its data.")
+        key_place = (*place, "metrics", name)
+        new_names = {f"{split}_{name}" for split in tasks.SPLITS} | {name}
+        existing = new_names & {*columns.COLUMNS, *columns.TRAJECTORIES}
+        if existing or log_names.is_split(name.partition("_")[0]) or log_names.our_name(name):
+            text = "Expected a name that no column of ours has, without its data."
+            yield Problem(key_place, text)
         elif better != (other := earlier.setdefault(name, better)):
-            yield received(at, better, f"{other}, as in another experiment")
+            yield received(key_place, better, f"{other}, as in another experiment")
 
 
-def epochs_not_kept(place: Place, epochs: tuple[int, ...], horizons: set[int]) -> Iterator[Problem]:
-    """Yield the numbers of epochs without a snapshot of every run."""
+def unsaved_epochs(place: Place, epochs: tuple[int, ...], horizons: set[int]) -> Iterator[Problem]:
+    """Yield the numbers of `at_epochs` after which some run keeps no snapshot."""
     kept = set.intersection(*(set(snapshot_epochs.kept_epochs(horizon)) for horizon in horizons))
     for index, epoch in enumerate(epochs):
-        at = (*place, "at_epochs", index)
+        key_place = (*place, "at_epochs", index)
         if epoch > min(horizons):
-            which = "every run" if len(horizons) == 1 else "the shortest run"
-            yield received(at, epoch, f"at most {min(horizons)}, the epochs of {which}")
+            run = "every run" if len(horizons) == 1 else "the shortest run"
+            yield received(key_place, epoch, f"at most {min(horizons)}, the epochs of {run}")
         elif epoch not in kept:
             below = max(other for other in kept if other < epoch)
             above = min((other for other in kept if other > epoch), default=None)
             nearest = f"{below} or {above}" if above else str(below)
-            yield received(at, epoch, f"{nearest}, after which there are snapshots")
+            yield received(key_place, epoch, f"{nearest}, after which there are snapshots")
 
 
-def comparison(place: Place, keys: Comparison) -> Iterator[Problem]:
-    """Yield the problems of keys that trainings, commands and external runs share."""
+def comparison_keys(place: Place, keys: Comparison) -> Iterator[Problem]:
+    """Yield problems of the keys of `Comparison`: `primary`, `margins`, `budgets` and seeds."""
     for index, name in enumerate(keys.primary):
         column = columns.describe(name, keys.user_metrics)
         if column is None or not column.label:
             yield received((*place, "primary", index), name, "an outcome of runs.csv", _OUTCOMES)
     for name, margin in keys.margins.items():
-        at = (*place, "margins", name)
+        key_place = (*place, "margins", name)
         if name not in tasks.OUTCOMES and not tasks.user_metric(name, keys.user_metrics):
-            yield unknown(at, "outcome", tasks.OUTCOMES)
+            yield unknown(key_place, "outcome", tasks.OUTCOMES)
         elif tasks.is_share(name) and margin >= 1:
-            yield received(at, margin, "a share below 1 (0.01 is one point)")
-    yield from target(place, keys)
+            yield received(key_place, margin, "a share below 1 (0.01 is one point)")
+    yield from invalid_target(place, keys)
     if keys.seeds_planned is not None and isinstance(getattr(keys, "seeds", None), StagedSeeds):
         text = f"Staged seeds are planned by at_most (received {keys.seeds_planned}). Remove one."
         yield Problem((*place, "seeds_planned"), text)
 
 
-def outcomes_of_margins(
+def margins_without_outcomes(
     place: Place, keys: TrainingExperiment, measures: Collection[str], runs: Runs
 ) -> Iterator[Problem]:
     """Yield margins of outcomes that some run does not evaluate."""
@@ -162,37 +166,38 @@ def outcomes_of_margins(
         yield Problem((*place, "margins"), text)
 
 
-def target(place: Place, keys: Comparison) -> Iterator[Problem]:
-    """Yield an unknown target, or an impossible value of one."""
+def invalid_target(place: Place, keys: Comparison) -> Iterator[Problem]:
+    """Yield a target with an unknown outcome or an impossible value."""
     for name, value in keys.budgets.get(budget_kinds.TARGET, {}).items():
-        at = (*place, "budgets", budget_kinds.TARGET, name)
+        key_place = (*place, "budgets", budget_kinds.TARGET, name)
         metric = tasks.metric(name, keys.user_metrics)
         if name not in budget_kinds.TARGETS and not tasks.user_metric(name, keys.user_metrics):
-            yield unknown(at, "target", budget_kinds.TARGETS)
-        elif metric and metric.most == 1 and value > 1:
-            yield received(at, value, "at most 1")
-        elif value <= 0 and not (metric and metric.least < 0):
-            yield received(at, value, "a number above 0")
+            yield unknown(key_place, "target", budget_kinds.TARGETS)
+        elif metric and metric.maximum == 1 and value > 1:
+            yield received(key_place, value, "at most 1")
+        elif value <= 0 and not (metric and metric.minimum < 0):
+            yield received(key_place, value, "a number above 0")
 
 
-def outcomes_of_others(
-    place: Place, keys: Comparison, learned: Collection[str]
+def outcomes_of_other_tasks(
+    place: Place, keys: Comparison, task_names: Collection[str]
 ) -> Iterator[Problem]:
     """Yield the outcomes that belong to no task of the data sets."""
     goal = keys.budgets.get(budget_kinds.TARGET, {})
-    named = [(("margins", name), name) for name in keys.margins]
-    named += [(("budgets", budget_kinds.TARGET, name), name) for name in goal]
-    named += [(("primary", index), name) for index, name in enumerate(keys.primary)]
+    stated = [(("margins", name), name) for name in keys.margins]
+    stated += [(("budgets", budget_kinds.TARGET, name), name) for name in goal]
+    stated += [(("primary", index), name) for index, name in enumerate(keys.primary)]
     for figure, body in keys.published.items():
         for index, series in enumerate(body.numbers):
-            at = ("published", figure, "numbers", index)
-            named += [((*at, name), name) for name in series.columns]
-    task = display.listed((task.replace("_", "-") for task in learned), "or")
-    for at, name in named:
-        if not tasks.columns_of_tasks([name], learned):
+            key_place = ("published", figure, "numbers", index)
+            stated += [((*key_place, name), name) for name in series.columns]
+    task_words = display.listed((task.replace("_", "-") for task in task_names), "or")
+    for key_place, name in stated:
+        if not tasks.columns_of_tasks([name], task_names):
             split = name.partition("_")[0]
-            valid = [f"{split}_{metric}" for task in learned for metric in tasks.TASKS[task]]
-            yield received((*place, *at), name, f"{display.listed(valid, 'or')} for a {task}")
+            valid = [f"{split}_{metric}" for task in task_names for metric in tasks.TASKS[task]]
+            expected = f"{display.listed(valid, 'or')} for a {task_words}"
+            yield received((*place, *key_place), name, expected)
 
 
 def has_seconds(measures: Iterable[str], experiments: Iterable[Experiment]) -> bool:
@@ -201,39 +206,36 @@ def has_seconds(measures: Iterable[str], experiments: Iterable[Experiment]) -> b
     return not SECONDS_TIMINGS.keys().isdisjoint({*measures, *timings})
 
 
-def budgets_beyond(
+def unreachable_budgets(
     place: Place,
     budgets: dict[str, Any],
     runs: list[dict[str, Any]],
     training_sizes: Mapping[str, int | None],
-    learned: Collection[str],
+    task_names: Collection[str],
 ) -> Iterator[Problem]:
     """Yield the budgets that a run of the experiment does not reach or evaluate."""
-    home = (*place, "budgets")
+    budgets_place = (*place, "budgets")
     for kind, column in budget_kinds.AXES.items():
-        end = shortest(column, runs, training_sizes)
+        end = min_length(column, runs, training_sizes)
         if end is not None and budgets.get(kind, 0) > end:
             text = f"at most {end}, the {kind} of the shortest run"
-            yield received((*home, kind), budgets[kind], text)
+            yield received((*budgets_place, kind), budgets[kind], text)
     for column in budgets.get(budget_kinds.TARGET, {}):
         evaluated = all(run["evaluate_every"] for run in runs)
-        if column not in budget_kinds.ALWAYS_THERE and not evaluated:
-            always = display.listed(
-                tasks.columns_of_tasks(budget_kinds.ALWAYS_THERE, learned), "or"
-            )
+        if column not in budget_kinds.ALWAYS_EVALUATED and not evaluated:
+            names = tasks.columns_of_tasks(budget_kinds.ALWAYS_EVALUATED, task_names)
+            always = display.listed(names, "or")
             text = f"Needs evaluate_every, which evaluates it during training; or {always}."
-            yield Problem((*home, budget_kinds.TARGET, column), text)
+            yield Problem((*budgets_place, budget_kinds.TARGET, column), text)
 
 
-def timings(
-    place: Place,
-    keys: TrainingExperiment,
-    experiments: Mapping[str, Experiment],
-    has_seconds: bool,
+def problems_of_seconds(
+    place: Place, keys: TrainingExperiment, experiments: Mapping[str, Experiment], has_seconds: bool
 ) -> Iterator[Problem]:
-    """Yield missing seconds, `beside` without margins, and names of experiments without timings."""
+    """Yield a budget of seconds without a timing, and problems of the key `beside`."""
     if budget_kinds.SECONDS in keys.budgets and not has_seconds:
-        yield Problem((*place, "budgets", budget_kinds.SECONDS), f"Needs {figure_checks.TIMED}.")
+        text = f"Needs {figure_checks.SECONDS_SOURCES}."
+        yield Problem((*place, "budgets", budget_kinds.SECONDS), text)
     if keys.beside and not keys.margins:
         yield Problem((*place, "beside"), "Needs margins.")
     timed = [name for name, other in experiments.items() if other.timing]
@@ -245,6 +247,7 @@ def timings(
 
 def has_race(keys: TrainingExperiment | CommandExperiment) -> bool:
     """Return whether several learning rates of a batch size race over seeds in stages."""
+    # Other factors of a case -> learning rates of the cases that share them.
     rates: dict[str, list[Any]] = {"": list(keys.vary.get(RATE, ()))}
     for case in keys.cases:
         other_factors = {name: value for name, value in case.items() if name != RATE}
@@ -253,20 +256,20 @@ def has_race(keys: TrainingExperiment | CommandExperiment) -> bool:
     return any(len(values) > 1 for values in numbers)
 
 
-def seeds(
+def unsuitable_seeds(
     planned: PlannedExperiment, count: int, stage: stages.Stage | None, reduced: bool
 ) -> Iterator[Problem]:
-    """Yield what weakens verdicts: too few seeds, or others than were planned.
+    """Yield warnings of seeds that weaken verdicts: too few, or other seeds than planned.
 
     Args:
-        count: Seeds that every batch size has.
+        count: Number of seeds that every batch size has.
         stage: Result of the interim analyses so far.
         reduced: Whether it is the reduced form, which may have fewer seeds.
     """
-    keys, sizes = planned.keys, len(planned.batch_sizes)
+    keys, size_count = planned.keys, len(planned.batch_sizes)
     place = ("experiments", planned.name, "runs" if planned.external_runs else "seeds")
-    if sizes > 1 and count < MIN_SEEDS:
-        text = f"A verdict on {sizes} batch sizes needs at least {MIN_SEEDS} seeds "
+    if size_count > 1 and count < MIN_SEEDS:
+        text = f"A verdict on {size_count} batch sizes needs at least {MIN_SEEDS} seeds "
         yield Problem(place, f"{text}(received {count}).")
     expected = keys.seeds_planned
     if expected is not None and (count > expected or (count < expected and not reduced)):
@@ -287,8 +290,8 @@ def seeds(
         yield received(place, staged.first, text)
 
 
-class Schedule(NamedTuple):
-    """A factor that makes a training depend on its length, and its value."""
+class HorizonSchedule(NamedTuple):
+    """A factor that makes rate or batch size depend on the horizon, and its value."""
 
     factor: str
     value: str
@@ -302,29 +305,30 @@ class Schedule(NamedTuple):
         return f"{self.factor} {CONSTANT}"
 
 
-def falling_schedule(planned: PlannedExperiment) -> Schedule | None:
+def horizon_schedule(planned: PlannedExperiment) -> HorizonSchedule | None:
     """Return the schedule of an experiment that depends on the horizon; None if none does."""
     if planned.schedule:
-        return Schedule("schedule", planned.schedule)
-    return schedule_of(planned.runs.values())
+        return HorizonSchedule("schedule", planned.schedule)
+    return _horizon_schedule_of_runs(planned.runs.values())
 
 
-def schedule_of(runs: Runs) -> Schedule | None:
-    factors = ((by_horizon(run), run) for run in runs)
-    return next((Schedule(name, run[name]) for name, run in factors if name), None)
+def _horizon_schedule_of_runs(runs: Runs) -> HorizonSchedule | None:
+    factors = ((horizon_factor(run), run) for run in runs)
+    return next((HorizonSchedule(name, run[name]) for name, run in factors if name), None)
 
 
 def early_budgets(
-    place: Place, kinds: Iterable[str], schedule: Schedule | None
+    place: Place, kinds: Iterable[str], schedule: HorizonSchedule | None
 ) -> Iterator[Problem]:
+    """Yield budgets before the end of trainings that a schedule ties to their end."""
     for kind in kinds if schedule else ():
         text = f"{schedule.expected}, or no budgets, since equal lengths are compared anyway"
         yield received((*place, "budgets", kind), kind, text, why=f" {schedule.why}")
 
 
-def lengths(place: Place, keys: TrainingExperiment, runs: Runs) -> Iterator[Problem]:
+def uses_before_the_end(place: Place, keys: TrainingExperiment, runs: Runs) -> Iterator[Problem]:
     """Yield keys that use trainings before their end, or that mix lengths of trainings."""
-    schedule = schedule_of(runs)
+    schedule = _horizon_schedule_of_runs(runs)
     if not schedule:
         return
     why, expected = f" {schedule.why}", schedule.expected
@@ -332,9 +336,9 @@ def lengths(place: Place, keys: TrainingExperiment, runs: Runs) -> Iterator[Prob
         text = f"{expected}, or a run for each number of epochs"
         yield received((*place, "at_epochs"), list(keys.at_epochs), text, why=why)
     yield from early_budgets(place, keys.budgets, schedule)
-    for at, figure in figure_checks.named(place, keys):
+    for key_place, figure in figure_checks.named_figures(place, keys):
         if FigureRequirement.PREFIXES in figure.requires.conditions:
-            yield received(at, figure.name, f"{expected}, or another figure", why=why)
+            yield received(key_place, figure.name, f"{expected}, or another figure", why=why)
     epochs: dict[int, set[int]] = {}
     for run in runs:
         epochs.setdefault(run["batch_size"], set()).add(run["epochs"])
@@ -343,18 +347,18 @@ def lengths(place: Place, keys: TrainingExperiment, runs: Runs) -> Iterator[Prob
         yield Problem((*place, "cases"), text)
 
 
-def shortest(column: str, runs: Runs, training_sizes: Mapping[str, int | None]) -> int | None:
+def min_length(column: str, runs: Runs, training_sizes: Mapping[str, int | None]) -> int | None:
     """Return the length of the shortest training without early stopping; None if unknown.
 
     Args:
-        column: Column of trajectories.csv.
+        column: Column of trajectories.csv that counts the length.
         training_sizes: Data set -> training examples; None if only the files know.
     """
-    ends = [_end(column, run, training_sizes.get(run["dataset"])) for run in runs]
-    return min((end for end in ends if end is not None), default=None)
+    lengths = [_training_length(column, run, training_sizes.get(run["dataset"])) for run in runs]
+    return min((length for length in lengths if length is not None), default=None)
 
 
-def _end(column: str, factors: dict[str, Any], size: int | None) -> int | None:
+def _training_length(column: str, factors: dict[str, Any], size: int | None) -> int | None:
     epochs = factors["epochs"]
     if column == "epoch":
         return epochs

@@ -1,6 +1,7 @@
-"""Claims of documents: checkable sentences, each with its test.
+"""Models of the claims in a study file, and the checks that `read` makes when planning.
 
-A planned claim is the model of the study file with values of factors in its cells.
+A claim is a checkable sentence of a document with its test. A new kind of test is a subclass of
+`Test` in `AnyTest`; its statistics are in `analysis.claims`.
 """
 
 from __future__ import annotations
@@ -15,26 +16,19 @@ from pydantic_core import PydanticCustomError
 
 from batchscope.core import display
 from batchscope.core.problems import Place, Problem, received, unknown
-from batchscope.study import (
-    checks,
-    external_columns,
-    factor_models,
-    figures,
-    run_factors,
-    tables,
-)
+from batchscope.study import checks, external_columns, factor_models, figures, run_factors, tables
 from batchscope.study.figures import FIGURES
 from batchscope.study.model import UNIQUE, Model, Name, Number, Positive, Scalar, Text
 from batchscope.study.outcomes import FALLS
 from batchscope.study.registry import OUTCOME_MEASURES
-from batchscope.study.tables import CLAIMED as TABLES
+from batchscope.study.tables import CLAIMABLE_TABLES as TABLES
 
 if TYPE_CHECKING:
     from batchscope.study.plan import PlannedExperiment
 
 GPU, MACHINE = "gpu", "machine"
 RATIO, DIFFERENCE = "ratio", "difference"
-Report = Callable[[Problem], None]
+AddProblem = Callable[[Problem], None]
 
 
 def _as_list(raw: Any) -> Any:
@@ -84,10 +78,10 @@ class Test(Model):
     def _check_ratios(self) -> Self:
         """On the scale `ratio`, bounds are positive, and a margin is a factor above 1."""
         for key in ("above", "below", "near", "margin") if self.scale == RATIO else ():
-            least = 1 if key == "margin" else 0
-            if getattr(self, key, None) is not None and getattr(self, key) <= least:
-                text = "On the scale ratio, {key} should be greater than {least}"
-                raise PydanticCustomError("ratio", text, {"key": key, "least": least})
+            limit = 1 if key == "margin" else 0
+            if getattr(self, key, None) is not None and getattr(self, key) <= limit:
+                text = "On the scale ratio, {key} should be greater than {limit}"
+                raise PydanticCustomError("ratio", text, {"key": key, "limit": limit})
         return self
 
     @property
@@ -126,23 +120,25 @@ class Test(Model):
 
     @property
     def compared(self) -> list[tuple[dict[str, Any], ...]]:
+        """The sides of each contrast; one empty side if the test compares no sides."""
         if self.type == "order":
             return [(upper, lower) for lower, upper in itertools.pairwise(self.sides)]
         return [self.sides or ({},)]
 
     def selections(self) -> Iterator[dict[str, Any]]:
-        named = ({self.over: self.chosen},) if self.chosen else ()
-        for side in (*(self.sides or ({},)), *named):
+        """Yield the cells of each side, and those of the best values or exceptions."""
+        chosen_cells = ({self.over: self.chosen},) if self.chosen else ()
+        for side in (*(self.sides or ({},)), *chosen_cells):
             yield {**self.cells, **side}
 
 
-def _near(test: Any, no_change: float) -> tuple[float, float]:
+def _bounds_around(test: Any, no_change: float) -> tuple[float, float]:
     near, margin = getattr(test, "near", None), test.margin
-    near = no_change if near is None else near
-    return (near / margin, near * margin) if test.ratio else (near - margin, near + margin)
+    center = no_change if near is None else near
+    return (center / margin, center * margin) if test.ratio else (center - margin, center + margin)
 
 
-class _Bounded(Test):
+class _BoundedTest(Test):
     """A test of bounds."""
 
     above: Number | None = None
@@ -165,12 +161,12 @@ class _Bounded(Test):
     @property
     def bounds(self) -> tuple[float, float]:
         if None not in (self.near, self.margin):
-            return _near(self, 0)
+            return _bounds_around(self, 0)
         low, high = self.above, self.below
         return -math.inf if low is None else low, math.inf if high is None else high
 
 
-class _Sides(_Bounded):
+class _TwoSidedTest(_BoundedTest):
     """A test of two sides, the first minus the second."""
 
     of: Cells
@@ -201,22 +197,22 @@ class Equivalence(Test):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        return _near(self, 1 if self.ratio else 0)
+        return _bounds_around(self, 1 if self.ratio else 0)
 
 
-class Value(_Bounded):
+class Value(_BoundedTest):
     """The column is within bounds."""
 
     type: Literal["value"]
 
 
-class ComparisonTest(_Sides):
+class ComparisonTest(_TwoSidedTest):
     """The difference or ratio of two sides is within bounds."""
 
     type: Literal["comparison"]
 
 
-class Interaction(_Sides):
+class Interaction(_TwoSidedTest):
     """The difference or ratio of the slopes of two series is within bounds."""
 
     type: Literal["interaction"]
@@ -253,7 +249,7 @@ class ExceptionOf(Test):
     direction: Direction
 
 
-# Keys that only some tests have. Set here, since pydantic warns of fields that shadow them.
+# Only some tests have these keys. Pydantic warns of fields that shadow attributes of a class.
 Test.direction, Test.best, Test.chosen, Test.scale = "", "highest", (), DIFFERENCE
 
 AnyTest = Annotated[
@@ -283,141 +279,150 @@ class Claim(Model):
 
 
 def read(
-    claims: Iterable[Claim], experiments: Mapping[str, PlannedExperiment], report: Report
+    claims: Iterable[Claim], experiments: Mapping[str, PlannedExperiment], add_problem: AddProblem
 ) -> tuple[Claim, ...]:
-    """Return the claims with values of factors in their cells; report invalid ones."""
+    """Return the valid claims with the types of factors in their cells, and with a figure."""
     valid: dict[str, Claim] = {}
     for index, claim in enumerate(claims):
         place = ("claims", index)
         if claim.id in valid:
-            report(received((*place, "id"), claim.id, "an id that no other claim has"))
-        experiment = _experiment((*place, "test", "experiment"), claim.test, experiments, report)
-        if experiment and (test := _test((*place, "test"), claim.test, experiment, report)):
-            figure = _figure(place, claim.figure, experiment, test, report)
+            add_problem(received((*place, "id"), claim.id, "an id that no other claim has"))
+        experiment = _tested_experiment(place, claim.test, experiments, add_problem)
+        test = experiment and _planned_test((*place, "test"), claim.test, experiment, add_problem)
+        if test:
+            figure = _figure_of_claim(place, claim.figure, experiment, test, add_problem)
             valid[claim.id] = claim.model_copy(update={"test": test, "figure": figure})
     return tuple(valid.values())
 
 
-def _experiment(
-    place: Place, test: Test, experiments: Mapping[str, PlannedExperiment], report: Report
+def _tested_experiment(
+    place: Place, test: Test, experiments: Mapping[str, PlannedExperiment], add_problem: AddProblem
 ) -> PlannedExperiment | None:
+    """Return the planned experiment that a test names; None if no claim may name it."""
     experiment = experiments.get(test.experiment)
     if experiment and not experiment.external_runs:
         return experiment
     text = "an experiment that trains or times here" if experiment else "an experiment"
-    internal = [name for name, planned in experiments.items() if not planned.external_runs]
-    report(received(place, test.experiment, text, internal))
+    valid = [name for name, planned in experiments.items() if not planned.external_runs]
+    add_problem(received((*place, "test", "experiment"), test.experiment, text, valid))
     return None
 
 
-def _test(place: Place, test: Test, experiment: PlannedExperiment, report: Report) -> Test | None:
-    """Return a test with values of factors in its cells; None if there is a problem."""
+def _planned_test(
+    place: Place, test: Test, experiment: PlannedExperiment, add_problem: AddProblem
+) -> Test | None:
+    """Return a test with the types of factors in its cells; None if there is a problem."""
     problems: list[Problem] = []
-    readers = _readers(experiment, test.table)
-    columns = {key: external_columns.prefixed_name(key) for key in experiment.own_factors}
+    readers = _value_readers(experiment, test.table)
+    columns = {key: external_columns.prefixed_name(key) for key in experiment.command_factors}
 
-    def values(at: Place, key: str, raw: tuple[Any, ...]) -> tuple[Any, ...]:
+    def read_values(key_place: Place, key: str, raw: tuple[Any, ...]) -> tuple[Any, ...]:
         if key not in readers:
-            problems.append(unknown(at, "factor", readers))
+            problems.append(unknown(key_place, "factor", readers))
             return ()
-        result = []
+        values = []
         for index, item in enumerate(raw):
             try:
-                result.append(readers[key](item))
+                values.append(readers[key](item))
             except (ValidationError, PydanticCustomError):
-                item_place = (*at, index) if len(raw) > 1 else at
+                item_place = (*key_place, index) if len(raw) > 1 else key_place
                 problems.append(received(item_place, item, f"a value of {key.replace('_', ' ')}"))
-        return tuple(result)
+        return tuple(values)
 
-    def cells(at: Place, raw: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
-        by_key = {key: values((*at, key), key, items) for key, items in raw.items()}
+    def read_cells(key_place: Place, raw: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
+        by_key = {key: read_values((*key_place, key), key, items) for key, items in raw.items()}
         return {columns.get(key, key): items for key, items in by_key.items() if items}
 
     if test.over not in readers:
         problems.append(unknown((*place, "over", test.over), "factor", readers))
     changed: dict[str, Any] = {"over": columns.get(test.over, test.over)}
     for key in {"cells", "of", "to"} & {*type(test).model_fields}:
-        changed[key] = cells((*place, key), getattr(test, key))
+        changed[key] = read_cells((*place, key), getattr(test, key))
     if test.type == "order":
-        sides = enumerate(test.order)
-        changed["order"] = tuple(cells((*place, "order", index), side) for index, side in sides)
+        key_place = (*place, "order")
+        sides = [read_cells((*key_place, index), side) for index, side in enumerate(test.order)]
+        changed["order"] = tuple(sides)
     if test.chosen:
-        changed["chosen"] = values((*place, "is"), test.over, test.chosen)
+        changed["chosen"] = read_values((*place, "is"), test.over, test.chosen)
     test = test.model_copy(update=changed)
     if test.table == "trajectories" and len(test.budget) != 1 and not problems:
         text = f"Trajectories are read at one budget: {', '.join(tables.BUDGETS)}."
         problems.append(Problem((*place, "cells"), text))
-    problems += [*_wrong_column(place, test, experiment), *_apart(place, test)]
+    problems += [*_unusable_columns(place, test, experiment), *_unpaired_sides(place, test)]
     for problem in problems:
-        report(problem)
+        add_problem(problem)
     return None if problems else test
 
 
-def _as_is(value: Any) -> Any:
+def _read_text(value: Any) -> Any:
     return value
 
 
-def _number(value: Any) -> int | float:
+def _read_number(value: Any) -> int | float:
     if isinstance(value, bool | str):
         raise PydanticCustomError("number_type", "Input should be a number")
     return value
 
 
-def _readers(experiment: PlannedExperiment, table: str) -> dict[str, Callable[[Any], Any]]:
-    """Return factor or key -> function that reads its value. Seeds pair cells, so have none."""
+def _value_readers(experiment: PlannedExperiment, table: str) -> dict[str, Callable[[Any], Any]]:
+    """Return factor or key -> function that reads its value. Seeds pair cells and are no cells."""
     factors = run_factors.SWEEP_FACTORS if experiment.timings else run_factors.FACTORS
-    if experiment.own_factors:
-        factors = factor_models.command_factors(experiment.own_factors)
+    if experiment.command_factors:
+        factors = factor_models.command_factors(experiment.command_factors)
     readers = {name: factor.read_item for name, factor in factors.items() if name != "seed"}
-    columns = TABLES[table].columns
-    of_keys = {key: _as_is if columns[key].kind == "str" else _number for key in TABLES[table].keys}
-    return {**readers, **dict.fromkeys(("dataset", "model", "machine"), _as_is), **of_keys}
+    readers |= dict.fromkeys(("dataset", "model", "machine"), _read_text)
+    for key in TABLES[table].keys:
+        is_text = TABLES[table].columns[key].kind == "str"
+        readers[key] = _read_text if is_text else _read_number
+    return readers
 
 
-def _wrong_column(place: Place, test: Test, experiment: PlannedExperiment) -> Iterator[Problem]:
+def _unusable_columns(place: Place, test: Test, experiment: PlannedExperiment) -> Iterator[Problem]:
     """Yield an unknown column, and a table that cannot be read at a budget."""
     table, column = test.table, test.column
     measures = {**experiment.measures, **experiment.timings}
-    filling = {*TABLES[table].measures} & {*measures}
+    is_measured = {*TABLES[table].measures} & {*measures}
+    is_trained = (experiment.runs or experiment.commands) and not TABLES[table].measures
     if experiment.commands:
         measures = dict.fromkeys(OUTCOME_MEASURES, {})
-    trained = (experiment.runs or experiment.commands) and not TABLES[table].measures
-    valid = tables.claimed(table, measures, experiment.tasks) if filling or trained else []
+    valid = []
+    if is_measured or is_trained:
+        valid = tables.claimable_columns(table, measures, experiment.tasks)
     if experiment.commands and table in ("runs", "trajectories"):
         valid += external_columns.metric_columns(experiment.metrics)
     if column not in valid:
         text = f"a column of {table}.csv that the experiment measures"
         yield received((*place, "column"), column, text, valid)
-    schedule = checks.falling_schedule(experiment)
+    schedule = checks.horizon_schedule(experiment)
     if schedule and table == "trajectories":
         text = f"{schedule.expected}, or another table, {schedule.why}"
         yield received((*place, "table"), table, text)
 
 
-def _apart(place: Place, test: Test) -> Iterator[Problem]:
+def _unpaired_sides(place: Place, test: Test) -> Iterator[Problem]:
     """Yield sides with different factors, and sides with the same cells."""
-    at = (*place, "order" if test.type == "order" else "to")
+    key_place = (*place, "order" if test.type == "order" else "to")
     for side in test.sides[1:]:
         if side and test.sides[0] and {*side} != {*test.sides[0]}:
             names = [display.listed(sorted(factors)) for factors in (test.sides[0], side)]
-            yield Problem(at, f"Expected the factors {names[0]} (received {names[1]}).")
+            yield Problem(key_place, f"Expected the factors {names[0]} (received {names[1]}).")
             break
-    read = [{factor: {*values} for factor, values in side.items()} for side in test.sides]
-    if any(side and side in read[:index] for index, side in enumerate(read)):
-        yield Problem(at, "The sides have the same cells.")
+    sides = [{factor: {*values} for factor, values in side.items()} for side in test.sides]
+    if any(side and side in sides[:index] for index, side in enumerate(sides)):
+        yield Problem(key_place, "The sides have the same cells.")
 
 
-def _figure(
-    place: Place, name: str, experiment: PlannedExperiment, test: Test, report: Report
+def _figure_of_claim(
+    place: Place, name: str, experiment: PlannedExperiment, test: Test, add_problem: AddProblem
 ) -> str:
     """Return the figure for the column of a test: the named one, or the first fitting one."""
     listed = experiment.keys.figures
     if name and (name not in FIGURES or (listed and name not in listed)):
         expected = f"a figure of the experiment {experiment.name}"
-        report(received((*place, "figure"), name, expected, listed))
+        add_problem(received((*place, "figure"), name, expected, listed))
     # Without `figures`, an experiment draws all figures that its measures allow.
     drawn = listed or tuple(FIGURES)
-    learned = experiment.tasks
-    of_column = [key for key in drawn if figures.learned(key, learned).shows(test.column)]
-    of_table = [key for key in TABLES[test.table].figures if key in drawn]
-    return name or next(iter([*of_table, *of_column, *listed]), "")
+    with_table = [key for key in TABLES[test.table].figures if key in drawn]
+    drawn_figures = [figures.for_tasks(key, experiment.tasks) for key in drawn]
+    with_column = [figure.name for figure in drawn_figures if figure.shows(test.column)]
+    return name or next(iter([*with_table, *with_column, *listed]), "")

@@ -1,4 +1,4 @@
-"""Columns of runs.csv and of the tables of training curves."""
+"""Columns of runs.csv and of tables of training curves. Entries of measures define their own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from batchscope.study.specifications import (
 )
 from batchscope.study.versions import ENTRIES
 
-_RISES = {"direction": "rises"}  # Chang and Pathak 2020
+_RISES = {"direction": "rises"}  # Chang and Pathak 2020 state that these outcomes rise.
 _DIGEST = TextColumn("Digest of its definition or file, if any.")
 
 
@@ -34,11 +34,13 @@ def _factor_columns() -> dict[str, Column]:
     return result
 
 
-def _metrics(split: str, doc: str) -> dict[str, Column]:
+def _metric_columns(split: str, doc: str) -> dict[str, Column]:
     """Return the columns of a split for the metrics of all tasks."""
     return {
-        f"{split}_{name}": Column(doc.format(metric.words), least=metric.least, most=metric.most)
-        for name, metric in tasks.METRICS.items()
+        f"{split}_{name}": Column(
+            doc.format(item.words), minimum=item.minimum, maximum=item.maximum
+        )
+        for name, item in tasks.METRICS.items()
     }
 
 
@@ -55,7 +57,7 @@ RECORD_COLUMNS = {
         "Epochs until the training stopped.",
         "epochs",
         label="Epochs until the training stopped",
-        least=0,
+        minimum=0,
         **_RISES,
     ),
     "steps_run": IntegerColumn("Updates until the training stopped.", "updates"),
@@ -82,9 +84,9 @@ HISTORY: dict[str, Column] = {
     "epoch": IntegerColumn("Epoch, from 1.", "epochs"),
     "step": IntegerColumn("Updates until its end.", "updates"),
     "train_loss": PositiveColumn("Training loss: mean over its updates, dropout on.", tasks.NATS),
-    **_metrics("train", "Training {}."),
+    **_metric_columns("train", "Training {}."),
     "validation_loss": PositiveColumn("Validation loss at its end.", tasks.NATS),
-    **_metrics("validation", "Validation {}."),
+    **_metric_columns("validation", "Validation {}."),
     "contended_seconds": RECORD_COLUMNS["contended_seconds"],
     "epoch_distance": PositiveColumn("Distance of the weights at its end from those at its start."),
     "weight_distance": PositiveColumn("Distance of the weights at its end from the initial ones."),
@@ -100,9 +102,9 @@ TRAJECTORIES: dict[str, Column] = {
     "seconds": Column("examples / examples_per_second of the timing job, if any.", "s"),
     "train_loss": PositiveColumn("Training loss of 512 examples, dropout off.", tasks.NATS),
     "validation_loss": PositiveColumn("Validation loss.", tasks.NATS),
-    **_metrics("validation", "Validation {}."),
+    **_metric_columns("validation", "Validation {}."),
     "test_loss": PositiveColumn("Test loss; empty without evaluate_every.", tasks.NATS),
-    **_metrics("test", "Test {}; empty without evaluate_every."),
+    **_metric_columns("test", "Test {}; empty without evaluate_every."),
 }
 # Columns of at_epochs.csv besides run, factors and status.
 AT_EPOCHS: dict[str, Column] = {
@@ -131,8 +133,7 @@ COLUMNS: dict[str, Column] = {
     **RECORD_COLUMNS,
     **COMMAND_COLUMNS,
     "best_train_loss": PositiveColumn(
-        "Lowest training loss of an epoch, dropout on.",
-        label="Best training loss",
+        "Lowest training loss of an epoch, dropout on.", label="Best training loss"
     ),
     "train_seconds": PositiveColumn(
         "epochs_run * seconds_per_epoch, without validation; for a command, its duration.",
@@ -140,18 +141,19 @@ COLUMNS: dict[str, Column] = {
         label="Total training time",
         **_RISES,
     ),
-    "disturbed_share": Column("Share of disturbed blocks of the timing job.", least=0, most=1),
+    "disturbed_share": Column("Share of disturbed blocks of the timing job.", minimum=0, maximum=1),
     "foreign_cores": PositiveColumn("Median cores used by other processes during a block."),
     "train_examples": IntegerColumn("Size of the training split.", "examples"),
     "validation_examples": IntegerColumn("Size of the validation split.", "examples"),
     "test_examples": IntegerColumn("Size of the test split.", "examples"),
 }
+# Name with placeholders -> pattern of the columns that it stands for.
 _PATTERNS = {
     name: re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[a-z0-9.-]+)", re.escape(name)))
     for name in COLUMNS
     if "{" in name
 }
-_FURTHER = Column("Column of the logs that separates series.", kind="")
+_USER_DEFINED = Column("Column of the logs that separates series.", kind="")
 
 
 def describe(column: str, metrics: tasks.Metrics = ()) -> Column | None:
@@ -161,7 +163,7 @@ def describe(column: str, metrics: tasks.Metrics = ()) -> Column | None:
         metrics: User-defined metrics of the experiment.
     """
     if external_columns.is_user_defined(column):
-        return _FURTHER
+        return _USER_DEFINED
     if metric := tasks.user_metric(column, metrics):
         doc = f"{metric.doc.format(split=column.partition('_')[0])}, from the log."
         return Column(doc, label=display.capital(column.replace("_", " ")))
@@ -183,14 +185,14 @@ def position(column: str) -> int:
     return len(COLUMNS)
 
 
-def measure_columns(measures: dict[str, dict[str, Any]], learned: Collection[str]) -> list[str]:
+def measure_columns(measures: dict[str, dict[str, Any]], task_names: Collection[str]) -> list[str]:
     """Return the columns of an experiment in order, including columns of unfinished measures.
 
     Args:
         measures: Measure -> every setting, by full name.
-        learned: Tasks of its data sets.
+        task_names: Tasks of its data sets.
     """
     fixed = [name for name in COLUMNS if name not in _PATTERNS]
     measured = (ENTRIES[name].columns_for(settings) for name, settings in measures.items())
-    names = tasks.columns_of_tasks(dict.fromkeys([*fixed, *chain.from_iterable(measured)]), learned)
-    return sorted(names, key=position)
+    names = dict.fromkeys([*fixed, *chain.from_iterable(measured)])
+    return sorted(tasks.columns_of_tasks(names, task_names), key=position)

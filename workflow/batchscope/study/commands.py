@@ -1,4 +1,4 @@
-"""Commands of the user that make runs, their placeholders and the digest in their names."""
+"""A user's command that makes runs: its placeholders, its inputs and the digest in its name."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from typing import Any, NamedTuple
 from batchscope.core import disk
 from batchscope.core.errors import UserError, check_regular
 from batchscope.study import names, setting
-from batchscope.study.factor_models import word
+from batchscope.study.factor_models import argument_text
 
 RUN_DIR = "run_dir"
 RESOURCES = ("threads", "gpus")
 # A doubled brace, a placeholder, or an unclosed brace.
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|\{")
-_MAX_FILES = 1000  # in a folder that runs depend on
-_LARGE = 2**23  # bytes; digests of larger files are cached
-_CACHE = Path(".snakemake", "batchscope_inputs.json")
+_MAX_FOLDER_FILES = 1000  # A folder of inputs has at most this number of files.
+_MIN_CACHED_BYTES = 2**23  # Digests of larger files are cached.
+_CACHE_PATH = Path(".snakemake", "batchscope_inputs.json")
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class CommandRun(NamedTuple):
 
         A word with a placeholder that becomes empty is left out, so that it may be a flag.
         """
-        values = self._values | {RUN_DIR: run_dir}
+        values = self._placeholder_texts | {RUN_DIR: run_dir}
         pairs = [(text, _filled(text, values)) for text in self.command.words]
         arguments = [filled for text, filled in pairs if filled or not _BRACES.search(text)]
         return arguments, {name: _filled(text, values) for name, text in self.command.env.items()}
@@ -85,15 +85,14 @@ class CommandRun(NamedTuple):
     @property
     def needs(self) -> dict[str, Any]:
         """Resources of its command, and the paths that it requires."""
-        paths = (os.path.expanduser(_filled(path, self._values)) for path in self.command.requires)
-        return self.command.needs | {
-            "requires": [os.path.join(self.command.folder, path) for path in paths]
-        }
+        texts, folder = self._placeholder_texts, self.command.folder
+        paths = (os.path.expanduser(_filled(path, texts)) for path in self.command.requires)
+        return self.command.needs | {"requires": [os.path.join(folder, path) for path in paths]}
 
     @property
-    def _values(self) -> dict[str, str]:
+    def _placeholder_texts(self) -> dict[str, str]:
         values = self.factors | {name: getattr(self.command, name) for name in RESOURCES}
-        return {name: word(value) for name, value in values.items()}
+        return {name: argument_text(value) for name, value in values.items()}
 
     def note(self) -> dict[str, Any]:
         return {"command": asdict(self.command), "factors": self.factors}
@@ -128,22 +127,23 @@ def sha256(path: Path) -> str:
             return _file_digest(path)
         if path.resolve() in Path.cwd().parents:
             raise UserError(f"received '{path}', which contains the project's folder")
-        files = list(itertools.islice(_files(path), _MAX_FILES + 1))
-        if len(files) > _MAX_FILES:
-            raise UserError(f"received '{path}', which has more than {_MAX_FILES} files")
+        files = list(itertools.islice(_folder_files(path), _MAX_FOLDER_FILES + 1))
+        if len(files) > _MAX_FOLDER_FILES:
+            raise UserError(f"received '{path}', which has more than {_MAX_FOLDER_FILES} files")
         inside = {file.relative_to(path).as_posix(): _file_digest(file) for file in sorted(files)}
         return hashlib.sha256(repr(inside).encode()).hexdigest()
     except OSError as error:
         raise UserError(f"received '{path}', which cannot be read ({error.strerror})") from None
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _folder_files(folder: Path) -> Iterator[Path]:
     outputs = [Path(name).resolve() for name in ("results", "logs")]
     for name, folders, files in os.walk(folder, followlinks=True):
         current = Path(name)
         if current.is_symlink() and current.resolve() in {up.resolve() for up in current.parents}:
-            folders.clear()  # a link to a parent folder
+            folders.clear()  # The folder is a link to one of its parents.
             continue
+        # `os.walk` visits only the folders that remain in its list.
         visible = [child for child in folders if child[0] != "." and child != "__pycache__"]
         folders[:] = [child for child in visible if (current / child).resolve() not in outputs]
         yield from (current / file for file in files if file[0] != ".")
@@ -153,14 +153,14 @@ def _file_digest(path: Path) -> str:
     """Return the SHA-256 of a file, from the cache for a large file that has not changed."""
     check_regular(path, "a file")
     status = path.stat()
-    if status.st_size < _LARGE:
+    if status.st_size < _MIN_CACHED_BYTES:
         return disk.file_sha256(path)
     state = [status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
     cache, key = {}, str(path.resolve())
     with contextlib.suppress(UserError):
-        cache = disk.read_json(_CACHE)
+        cache = disk.read_json(_CACHE_PATH)
     if key not in cache or cache[key][:-1] != state:
         cache[key] = [*state, disk.file_sha256(path)]
         with contextlib.suppress(OSError):
-            disk.write_json(_CACHE, cache)
+            disk.write_json(_CACHE_PATH, cache)
     return cache[key][-1]

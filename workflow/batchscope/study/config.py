@@ -1,4 +1,4 @@
-"""The planned study of a file, and the options of `--config`."""
+"""Plan the study of a file, and read the options of `--config`."""
 
 from __future__ import annotations
 

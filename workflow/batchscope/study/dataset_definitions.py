@@ -1,4 +1,4 @@
-"""Definitions of data sets: the union of all sources of data, which are found as plug-ins."""
+"""Read definitions of data sets: models of `batchscope.datasets.sources`, which are found here."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from batchscope.study.model import Model
 _PACKAGE = "batchscope.datasets.sources"
 
 
-def _sources() -> Iterator[Any]:
-    """Yield the models that the modules of the package define and that have a field `source`."""
+def _source_models() -> Iterator[Any]:
+    """Yield the models with a field `source` that the modules of the package define."""
     for info in pkgutil.iter_modules(importlib.import_module(_PACKAGE).__path__):
         module = importlib.import_module(f"{_PACKAGE}.{info.name}")
         for value in vars(module).values():
@@ -28,7 +28,7 @@ def _sources() -> Iterator[Any]:
 
 # Value of `source` -> its model, a `DataSource` of batchscope.datasets.source.
 SOURCES: dict[str, Any] = {
-    get_args(model.model_fields["source"].annotation)[0]: model for model in _sources()
+    get_args(model.model_fields["source"].annotation)[0]: model for model in _source_models()
 }
 Dataset = Annotated[Union[(*SOURCES.values(),)], Field(discriminator="source")]
 _DATASET: TypeAdapter[Any] = TypeAdapter(Dataset)
@@ -56,10 +56,10 @@ class DatasetInfo:
 
     name: str
     id: str  # its name in paths
-    definition: Any  # a `DataSource`
+    definition: Any  # its `DataSource`
     training_examples: int | None
     image_side: int | None  # height and width of images in pixels
-    kind: str | None  # one of `KINDS`
+    kind: str | None  # one of `example_kinds.KINDS`
     task: str | None = tasks.CLASSIFICATION
 
     @classmethod
@@ -67,7 +67,7 @@ class DatasetInfo:
         """Return the facts of a data set.
 
         Args:
-            recorded: From the id to the training examples in the record of the prepared data.
+            recorded: Function from the id to the training examples in the record of prepared data.
         """
         token, shape = definition.token(name), definition.shape() or ()
         return cls(

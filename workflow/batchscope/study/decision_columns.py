@@ -1,11 +1,11 @@
-"""Columns of tables of verdicts, targets, advice and claims."""
+"""Columns of tables of verdicts, fits, advice and claims, in the order of writing."""
 
 from batchscope.study.specifications import (
     Column,
     IntegerColumn,
     PositiveColumn,
     TextColumn,
-    interval,
+    interval_columns,
 )
 
 _TARGET = {
@@ -45,7 +45,7 @@ COMPARISONS: dict[str, Column] = {
     "epochs_run": Column("Most epochs of a finished run.", "epochs"),
     "reached": IntegerColumn("Seeds that reached the budget at the learning rate."),
     "mean": Column("Mean of the outcome over the seeds; geometric for a target."),
-    **interval("mean"),
+    **interval_columns("mean"),
     "against": IntegerColumn("The other batch size with the best mean."),
     **_ESTIMATE,
     **_VERDICT,
@@ -57,10 +57,10 @@ TRENDS: dict[str, Column] = {
     "seeds": IntegerColumn("Seeds with a run."),
     "smallest": IntegerColumn("Smallest batch size with a value."),
     "smallest_mean": Column("Mean over the paired seeds; geometric for a target."),
-    **interval("smallest_mean"),
+    **interval_columns("smallest_mean"),
     "largest": IntegerColumn("Largest batch size with a value."),
     "largest_mean": Column("Mean over the same seeds."),
-    **interval("largest_mean"),
+    **interval_columns("largest_mean"),
     "estimate": Column("Mean slope per doubling of the batch size; for a target, the factor."),
     "low": Column("Lower end of its t-interval at alpha* of the trends; empty if open."),
     "high": Column("Upper end."),
@@ -72,7 +72,7 @@ CRITICAL: dict[str, Column] = {
     "updates_min": Column("Fewest updates to the target, S_min in S = S_min (1 + B_crit / B)."),
     "examples_min": Column("Fewest examples to the target, S_min * B_crit."),
     "critical_batch_size": Column("B_crit (McCandlish et al. 2018); empty if open."),
-    **interval("critical_batch_size", "Lower end of its 95 % interval; empty if open."),
+    **interval_columns("critical_batch_size", "Lower end of its 95 % interval; empty if open."),
     "by_seed": IntegerColumn("1 if an end of the interval is from one fit per seed."),
     "residual": Column("Root-mean-square residual of the updates' logarithm."),
     "lack_of_fit": Column("p-value of deviations from the curve; below .05 it fits poorly."),
@@ -81,9 +81,9 @@ CRITICAL: dict[str, Column] = {
     "fixed_seconds": PositiveColumn("Fixed cost a of a step, a + b * B; empty if uncertain.", "s"),
     "seconds_per_image": PositiveColumn("Cost per example b.", "s"),
     "half_batch": Column("Batch size a / b: half of its step is fixed cost."),
-    **interval("half_batch"),
+    **interval_columns("half_batch"),
     "fastest_batch_size": Column("Fastest size: sqrt(critical_batch_size * half_batch)."),
-    **interval("fastest_batch_size"),
+    **interval_columns("fastest_batch_size"),
     "fastest_seconds": PositiveColumn("Seconds to the target at that batch size.", "s"),
     "fastest_from": Column("Smallest batch size within 10 % of that time."),
     "fastest_to": Column("Largest batch size within 10 % of that time."),
@@ -94,9 +94,9 @@ LOCAL_CRITICAL: dict[str, Column] = {
     "share": Column("Branch point, as a share of the training's examples."),
     "examples_used": Column("Mean number of examples before this point."),
     "critical_batch_size": Column("Local critical batch size: geometric mean over the seeds."),
-    **interval("critical_batch_size", "Lower end of its 95 % t-interval; empty if open."),
+    **interval_columns("critical_batch_size", "Lower end of its 95 % t-interval; empty if open."),
     "noise_scale": Column("Gradient noise scale at this point: ratio of means."),
-    **interval("noise_scale", "Lower end of Fieller's 95 % interval."),
+    **interval_columns("noise_scale", "Lower end of Fieller's 95 % interval."),
     "factor": IntegerColumn("Factor k on the batch size, above 1."),
     "against": IntegerColumn("The smaller factor to compare with."),
     **_ESTIMATE,

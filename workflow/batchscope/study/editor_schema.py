@@ -1,4 +1,4 @@
-"""JSON schema of a study file, for editors: hints and completion."""
+"""Make the JSON schema of a study file for editors from the models of `study.study_file`."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ def text() -> str:
 def document() -> Schema:
     """Return the schema. It accepts every file that planning accepts."""
     schema = _without_titles(StudyFile.model_json_schema())
-    for union in [*_schemas(schema)]:
+    for union in [*_nested_schemas(schema)]:
         if "discriminator" in union:
             discriminator = union.pop("discriminator")
             del union["oneOf"]
-            union |= _by_value(discriminator["propertyName"], discriminator["mapping"])
+            union |= _union_schema(discriminator["propertyName"], discriminator["mapping"])
     experiments = schema["properties"]["experiments"]
-    experiments["patternProperties"] = dict.fromkeys(experiments["patternProperties"], _by_kind())
+    experiments["patternProperties"] = dict.fromkeys(
+        experiments["patternProperties"], _experiment_schema()
+    )
     figures = {"enum": list(FIGURES)}
     for model in KINDS.values():
         keys = schema["$defs"][model.__name__]["properties"]
@@ -45,10 +47,10 @@ def document() -> Schema:
     return head | schema
 
 
-def _by_kind() -> Schema:
-    """Return the schema of an experiment. Its keys decide its kind.
+def _experiment_schema() -> Schema:
+    """Return the schema of an experiment, whose keys decide its kind.
 
-    With it, editors report the errors of that kind; with `oneOf`, only that no kind fits.
+    Editors report the errors of that kind. With `oneOf`, they would say only that no kind fits.
     """
     *kinds, (_, last) = KINDS.items()
     schema = {"$ref": f"#/$defs/{last.__name__}"}
@@ -58,8 +60,8 @@ def _by_kind() -> Schema:
     return schema
 
 
-def _by_value(key: str, members: Mapping[str, str]) -> Schema:
-    """Return the schema of a union: the value of a key distinguishes its members."""
+def _union_schema(key: str, members: Mapping[str, str]) -> Schema:
+    """Return the schema of a union whose members are distinguished by the value of a key."""
     cases = [
         {"if": {"properties": {key: {"const": value}}}, "then": {"$ref": member}}
         for value, member in members.items()
@@ -67,20 +69,20 @@ def _by_value(key: str, members: Mapping[str, str]) -> Schema:
     return {"required": [key], "properties": {key: {"enum": [*members]}}, "allOf": cases}
 
 
-def _schemas(node: Any) -> Iterator[Schema]:
+def _nested_schemas(node: Any) -> Iterator[Schema]:
     """Yield all maps within a schema."""
     if isinstance(node, dict):
         yield node
     for item in node.values() if isinstance(node, dict) else node:
         if isinstance(item, dict | list):
-            yield from _schemas(item)
+            yield from _nested_schemas(item)
 
 
 def _without_titles(schema: Any, named: bool = False) -> Any:
     """Return a schema without pydantic's titles and nulls, with descriptions on one line.
 
     Args:
-        named: Whether the keys are names of the study file instead of words of JSON schema.
+        named: Whether the keys of the map are names of the study file, not words of JSON schema.
     """
     if isinstance(schema, list):
         return [_without_titles(item) for item in schema]

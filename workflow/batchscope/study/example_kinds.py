@@ -1,11 +1,11 @@
-"""Kinds of examples, and the built-in networks that take them."""
+"""Kinds of examples, and the built-in networks (`training.networks`) that take them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 IMAGES, ROWS, TOKENS, SEQUENCES = "images", "rows", "tokens", "sequences"
-# Kind -> words. A class is predicted for each position of tokens, and for a sequence as a whole.
+# Kind -> its words. A class is predicted for each position of tokens, or for a whole sequence.
 KINDS = {
     IMAGES: "images",
     ROWS: "rows of numbers",
@@ -19,11 +19,11 @@ TOKEN_KINDS = (TOKENS, SEQUENCES)
 class Network:
     """A built-in network."""
 
-    kinds: tuple[str, ...] = (IMAGES,)  # of `example_kinds.KINDS`
-    min_side: int = 1  # the least height and width of images, in pixels
+    kinds: tuple[str, ...] = (IMAGES,)  # kinds of examples that it takes
+    min_side: int = 1  # smallest height and width of images, in pixels
 
 
-# Whoever needs another network is told the first that takes the data.
+# Messages suggest the first network in this order that takes the examples of a data set.
 NETWORKS: dict[str, Network] = {
     "mlp": Network((IMAGES, ROWS)),
     "keskar_f1": Network((IMAGES, ROWS)),

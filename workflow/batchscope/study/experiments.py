@@ -1,7 +1,7 @@
-"""The four kinds of experiment as a study file states them.
+"""Models of the four kinds of experiment in a study file.
 
-An experiment trains here, times steps, runs a command, or reads external runs. The keys that it
-has decide which: `command`, `runs` or `timing`; else it trains.
+An experiment trains here, times steps, runs a command, or reads external runs. The key `command`,
+`runs` or `timing` decides its kind; without one, it trains.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from batchscope.study.factor_models import (
     TimingLists,
     TrainingFactors,
     TrainingLists,
-    word,
+    argument_text,
 )
 from batchscope.study.log_keys import CommandLog, Logs, escaped
 from batchscope.study.model import (
@@ -62,16 +62,16 @@ class MeasureRequest:
 
     name: str
     settings: dict[str, Any]  # every setting by name
-    between: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # of pairs of runs
+    between: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # as in the setting `Between`
 
 
 def entries_type(entries: Mapping[str, Entry], noun: str) -> Any:
     """Return the type of a key that lists measures or timings, or maps them to their settings."""
-    fields = {name: (_settings(entry) | None, None) for name, entry in entries.items()}
+    fields = {name: (_settings_type(entry) | None, None) for name, entry in entries.items()}
     model = create_model(f"{noun.capitalize()}s", __base__=GeneratedModel, **fields)
 
     def read(raw: Any, validate: Any) -> tuple[MeasureRequest, ...]:
-        settings = _as_map(raw, noun)
+        settings = _settings_by_name(raw, noun)
         requests, validated = [], validate(settings)
         for name in settings:
             model = getattr(validated, name)
@@ -80,11 +80,12 @@ def entries_type(entries: Mapping[str, Entry], noun: str) -> Any:
         return tuple(requests)
 
     item = Literal[tuple(entries)] | model
-    written = item | Annotated[list[item], Field(min_length=1)]
-    return Annotated[model, WrapValidator(read, json_schema_input_type=written)]
+    input_type = item | Annotated[list[item], Field(min_length=1)]
+    return Annotated[model, WrapValidator(read, json_schema_input_type=input_type)]
 
 
-def _as_map(raw: Any, noun: str) -> dict[str, Any]:
+def _settings_by_name(raw: Any, noun: str) -> dict[str, Any]:
+    """Return the settings that a study states for each entry of a name, a list or a map."""
     items = raw if isinstance(raw, list) else [raw]
     maps = [{item: None} if isinstance(item, str) else item for item in items]
     if not maps or not all(isinstance(item, dict) and item for item in maps):
@@ -99,8 +100,8 @@ def _as_map(raw: Any, noun: str) -> dict[str, Any]:
     return settings
 
 
-def _settings(entry: Entry) -> Any:
-    """Return the type of the settings that a study may state."""
+def _settings_type(entry: Entry) -> Any:
+    """Return the type of the settings that a study may state for an entry."""
     keys = {"epoch": "at_epochs"} if entry.at_epochs else {}
     if isinstance(entry, Timing) and entry.trains:
         keys[REPEATS.name] = "seeds"
@@ -120,7 +121,7 @@ class StagedSeeds(Model):
 
     until: Literal["decided"]
     """Seeds are added until all statements are decided."""
-    at_most: Annotated[Integer, Field(ge=MIN_SEEDS, le=10_000)] = stages.AT_MOST
+    at_most: Annotated[Integer, Field(ge=MIN_SEEDS, le=10_000)] = stages.DEFAULT_MAX_SEEDS
     """Largest number of seeds."""
     first: Annotated[Integer, Field(ge=0, le=stages.MAX_FIRST)] = 0
     """First seed. Seeds before it were used to choose values."""
@@ -130,7 +131,7 @@ class StagedSeeds(Model):
         return range(self.first, self.first + self.at_most)
 
 
-def _seeds(raw: Any) -> str:
+def _seeds_tag(raw: Any) -> str:
     return "stages" if isinstance(raw, dict) else "list" if isinstance(raw, list) else "number"
 
 
@@ -139,7 +140,7 @@ Seeds = Annotated[
     Annotated[_SeedCount, Tag("number")]
     | Annotated[Unique[Seed], Tag("list")]
     | Annotated[StagedSeeds, Tag("stages")],
-    Discriminator(_seeds),
+    Discriminator(_seeds_tag),
 ]
 
 
@@ -263,14 +264,14 @@ class LoggedExperiment(Comparison):
     """
 
 
-def _logs(raw: Any) -> Any:
+def _path_as_logs(raw: Any) -> Any:
     return {"files": escaped(raw)} if isinstance(raw, str) else raw
 
 
 class ExternalExperiment(LoggedExperiment):
     """An experiment with external runs, which exist already."""
 
-    runs: Annotated[Logs, BeforeValidator(_logs, json_schema_input_type=Text | Logs)]
+    runs: Annotated[Logs, BeforeValidator(_path_as_logs, json_schema_input_type=Text | Logs)]
     """Path of a log, or a map with `files`, a pattern of logs. Each log has a row per evaluation,
     or a single row per run. Paths and columns state the batch size, the seed and other factors.
     """
@@ -287,9 +288,9 @@ class Resources(Model):
     """Memory of its first attempt on a cluster; later attempts get more."""
 
 
-def _word(raw: Any) -> str:
+def _command_word(raw: Any) -> str:
     if isinstance(raw, str | int | float):
-        return word(raw)
+        return argument_text(raw)
     raise PydanticCustomError("word", 'Input should be a text, a placeholder in quotes ("{seed}")')
 
 
@@ -302,7 +303,9 @@ def _split_command(raw: Any) -> Any:
     return raw
 
 
-Word = Annotated[str, BeforeValidator(_word, json_schema_input_type=str | int | float | bool)]
+Word = Annotated[
+    str, BeforeValidator(_command_word, json_schema_input_type=str | int | float | bool)
+]
 
 
 class CommandExperiment(LoggedExperiment):
@@ -342,6 +345,7 @@ class CommandExperiment(LoggedExperiment):
     published: dict[str, CommandPublishedFigure] = {}
 
 
+# Key or word that decides the kind of an experiment -> its model, in the order of precedence.
 KINDS = {
     "command": CommandExperiment,
     "runs": ExternalExperiment,
@@ -353,7 +357,7 @@ KINDS = {
 _EVERY_KEY = list(dict.fromkeys(key for model in KINDS.values() for key in model.model_fields))
 
 
-def kind(raw: Any) -> str:
+def experiment_kind(raw: Any) -> str:
     """Return the kind of an experiment, a key of KINDS, by its keys, even if one is misspelled."""
     if not isinstance(raw, dict):
         return "training"
@@ -366,10 +370,10 @@ AnyExperiment = Annotated[
     | Annotated[TimingExperiment, Tag("timing experiment")]
     | Annotated[CommandExperiment, Tag("command experiment")]
     | Annotated[ExternalExperiment, Tag("runs experiment")],
-    Discriminator(lambda raw: f"{kind(raw)} experiment"),
+    Discriminator(lambda raw: f"{experiment_kind(raw)} experiment"),
 ]
 
-# Keys that only some kinds have. Set here, since pydantic warns of fields that shadow them.
+# Only some kinds have these keys. Pydantic warns of fields that shadow attributes of a class.
 for _name in ("measure", "timing", "at_epochs", "beside", "primary"):
     setattr(Experiment, _name, ())
 for _name in ("margins", "metrics", "budgets"):

@@ -1,7 +1,7 @@
-"""A sentence for each check, verdict, grade, headline and number of a report.
+"""One sentence for each check, verdict, grade, headline and number of a report.
 
-A key is a code of `analysis` or `study`, or a word with underscores. The report shows the text
-after a question mark, and `explain WORD` prints it.
+A key is a code of `analysis` or `study`, or a word with underscores. The report shows the sentence
+behind a question mark, and `explain WORD` prints it.
 """
 
 from __future__ import annotations

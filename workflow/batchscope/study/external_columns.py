@@ -1,4 +1,4 @@
-"""The columns of a table of external runs, and their names in our tables."""
+"""Columns that logs of runs fill, and the names in our tables of columns that users define."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Any
 from batchscope.study import tasks
 from batchscope.study.run_factors import FACTORS
 
-# Costs of a run so far.
-AXES = ("updates", "examples", "seconds")
-# The first known loss is the default target.
+# Columns of the costs of a run so far.
+COST_COLUMNS = ("updates", "examples", "seconds")
+# The loss of the first split that logs have is the default target.
 _SPLITS = ("validation", "test", "train")
 LOSSES = tuple(f"{split}_loss" for split in _SPLITS)
 METRICS = {f"{split}_{name}": metric for name, metric in tasks.METRICS.items() for split in _SPLITS}
 OUTCOMES = (*LOSSES, *METRICS)
-# Column of our tables -> the columns of a log that it is made of.
+# Column of our tables -> columns of a log from which it is computed.
 SOURCE_COLUMNS = {
     "best_train_loss": {"train_loss"},
     "best_validation_loss": {"validation_loss"},
     "generalisation_gap": {"train_loss", "test_loss"},
     **{gap: {f"train_{metric.name}", f"test_{metric.name}"} for gap, metric in tasks.GAPS.items()},
 }
-MIN_SIZES = 3  # batch sizes of a series: two leave the two constants of a fit no residual
-# Begins the name of a column that no factor of ours has: it can be no other column of a table.
+MIN_SIZES = 3  # A series needs three batch sizes: a fit to two has no residual.
+# The name of a user-defined factor begins with this prefix, so that it equals no column of ours.
 PREFIX = "own_"
-EMPTY = "none"  # value of an empty cell in such a column
-AT_TARGET, AT_END = "target", "end"  # why a run with a single row stopped
-EXTERNAL_MACHINE = "elsewhere"  # the machine of external runs
+EMPTY = "none"  # value of an empty cell in a column of a user-defined factor
+AT_TARGET, AT_END = "target", "end"  # reasons why a run with a single row stopped
+EXTERNAL_MACHINE = "elsewhere"  # name of the machine of external runs
 
 
 def metric_columns(metrics: tasks.Metrics) -> tuple[str, ...]:
@@ -48,8 +48,8 @@ def prefixed_name(column: str) -> str:
     return column if column in FACTORS else f"{PREFIX}{column}"
 
 
-def factor(column: str, texts: Iterable[str]) -> tuple[str, list[Any]]:
-    """Return the name of a column that distinguishes series in our tables, and its values.
+def series_column(column: str, texts: Iterable[str]) -> tuple[str, list[Any]]:
+    """Return the name in our tables of a column that distinguishes series, and its values.
 
     A factor of the pipeline keeps its name if every value has its type. Any other name begins with
     `own_`; its values become numbers if all are numbers.
@@ -58,7 +58,7 @@ def factor(column: str, texts: Iterable[str]) -> tuple[str, list[Any]]:
     if column in FACTORS:
         with contextlib.suppress(ValueError):
             return column, [_as_kind(FACTORS[column].kind, text) for text in texts]
-    for convert in (int, _finite):
+    for convert in (int, _number):
         with contextlib.suppress(ValueError):
             return f"{PREFIX}{column}", [convert(text) for text in texts]
     return f"{PREFIX}{column}", texts
@@ -75,7 +75,7 @@ def _as_kind(kind: str, text: str) -> Any:
     return int(value) if kind == "int" else value
 
 
-def _finite(text: str) -> float:
+def _number(text: str) -> float:
     value = float(text)
     if math.isnan(value):
         raise ValueError(text)

@@ -1,6 +1,6 @@
-"""Models of the maps of factors in a study file: `defaults`, `set`, `vary` and `cases`.
+"""Types of the maps of factors in a study file: `defaults`, `set`, `vary` and `cases`.
 
-A command may have any factors. Those of the pipeline keep their type of number.
+A command may have any factors. Those of `study.run_factors` keep their type of number.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ from batchscope.study.model import GeneratedModel, Model, Scalar, Unique, mappin
 from batchscope.study.run_factors import EVERY_FACTOR, FACTORS, FALLING, SWEEP_FACTORS, Factor
 from batchscope.study.setting import Parameter
 
-ALIASES = {factor.alias: name for name, factor in FACTORS.items() if factor.alias != name}
-# Placeholders of a command that are no factors, and factors with keys of their own.
-RESERVED = ("seed", "threads", "device", "replicas", "gpus", "run_dir")
-_LONGEST = 24  # characters of a text that a name spells
+# Alias of a factor in names of runs -> name of the factor.
+NAME_BY_ALIAS = {factor.alias: name for name, factor in FACTORS.items() if factor.alias != name}
+# No factor of a command may have these names: they are other placeholders or have their own keys.
+RESERVED_NAMES = ("seed", "threads", "device", "replicas", "gpus", "run_dir")
+_MAX_TEXT_LENGTH = 24  # A name of a run spells at most these characters of a text.
 
 
 class FreeFactor(Parameter):
-    """A factor with any numbers, truth values and texts as values."""
+    """A factor of a command, with any numbers, truth values and texts as values."""
 
     kind = "str"
 
     def text(self, value: Any) -> str:
         """Return the text of a value in a path; a text that paths cannot have gets a digest."""
         if not isinstance(value, str):
-            return word(value)
-        short = re.sub(r"[^a-z0-9_.]+", "-", value.lower()).strip("-")[:_LONGEST]
+            return argument_text(value)
+        short = re.sub(r"[^a-z0-9_.]+", "-", value.lower()).strip("-")[:_MAX_TEXT_LENGTH]
         return value if value == short and value else f"{short}-{setting.digest(value)}"
 
 
-def word(value: Any) -> str:
+def argument_text(value: Any) -> str:
     """Return a value as the command has it in its arguments."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -44,17 +45,18 @@ def word(value: Any) -> str:
 
 
 def command_factor(name: str) -> Parameter:
-    ours = FACTORS.get(name)
-    if ours is None or ours.kind == "str":
-        return FreeFactor(name, Scalar, None, "", Factor(ours.alias if ours else name))
-    return replace(ours, default=None)
+    """Return a factor of a command. None has a default: names of runs spell all of them."""
+    factor = FACTORS.get(name)
+    if factor is None or factor.kind == "str":
+        return FreeFactor(name, Scalar, None, "", Factor(factor.alias if factor else name))
+    return replace(factor, default=None)
 
 
 def command_factors(names: Iterable[str]) -> dict[str, Parameter]:
     """Return factors in the order of names: batch size, ours, others by alphabet, seed."""
-    between = set(names) - {"batch_size", "seed"}
-    ours = [name for name in FACTORS if name in between]
-    ordered = ("batch_size", *ours, *sorted(between - set(FACTORS)), "seed")
+    inner = set(names) - {"batch_size", "seed"}
+    pipeline_factors = [name for name in FACTORS if name in inner]
+    ordered = ("batch_size", *pipeline_factors, *sorted(inner - set(FACTORS)), "seed")
     return {name: command_factor(name) for name in ordered}
 
 
@@ -65,7 +67,7 @@ def falling_schedule(runs: Iterable[Mapping[str, Any]]) -> str:
 
 
 class OpenFactors(GeneratedModel):
-    """A map of factors, also of names that only a command knows."""
+    """A map from any factors to values."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Scalar]
@@ -84,7 +86,7 @@ def value_fields(factors: Mapping[str, Parameter]) -> dict[str, Any]:
     }
 
 
-def _models(
+def _map_types(
     name: str,
     factors: Mapping[str, Parameter],
     base: type[Model] = GeneratedModel,
@@ -104,12 +106,12 @@ def _without(factors: Mapping[str, Parameter], *names: str) -> dict[str, Paramet
     return {key: factor for key, factor in factors.items() if key not in names}
 
 
-TrainingFactors, TrainingLists = _models("TrainingFactors", _without(FACTORS, "seed"))
-TimingFactors, TimingLists = _models("TimingFactors", SWEEP_FACTORS)
-DefaultFactors, _ = _models("DefaultFactors", _without(EVERY_FACTOR, "seed"))
-CommandFactors, CommandLists = _models(
+TrainingFactors, TrainingLists = _map_types("TrainingFactors", _without(FACTORS, "seed"))
+TimingFactors, TimingLists = _map_types("TimingFactors", SWEEP_FACTORS)
+DefaultFactors, _ = _map_types("DefaultFactors", _without(EVERY_FACTOR, "seed"))
+CommandFactors, CommandLists = _map_types(
     "CommandFactors",
-    {key: command_factor(key) for key in _without(FACTORS, *RESERVED)},
+    {key: command_factor(key) for key in _without(FACTORS, *RESERVED_NAMES)},
     OpenFactors,
     _OpenLists,
 )

@@ -1,4 +1,4 @@
-"""Words for factors and their values, in legends and in sentences."""
+"""Write factors and their values in words, which `run_factors.Factor` holds, for people."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from batchscope.study import external_columns
 from batchscope.study.run_factors import EVERY_FACTOR, Factor
 from batchscope.study.setting import Parameter
 
-# Series differ in the factors of trainings and of timings, and in the machine.
+# Factors that may distinguish series: those of trainings and of timings, and the machine.
 FACTORS = {**EVERY_FACTOR, "machine": Parameter("machine", str, None, "", Factor("", phrase="{}"))}
 
 
 def describe(factors: Mapping[str, Any]) -> str:
-    """Return words for some factors: `learning rate 0.1, adam`."""
-    return ", ".join(_text(name, plain(value)) for name, value in factors.items())
+    return ", ".join(_words(name, plain_value(value)) for name, value in factors.items())
 
 
 def value_words(name: str, value: Any) -> str:
@@ -28,7 +27,7 @@ def value_words(name: str, value: Any) -> str:
     return _metadata(name).titles.get(text, default)
 
 
-def plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
@@ -36,7 +35,7 @@ def _metadata(name: str) -> Factor:
     return FACTORS[name].metadata if name in FACTORS else Factor("")
 
 
-def _text(factor_name: str, value: Any) -> str:
+def _words(factor_name: str, value: Any) -> str:
     metadata = _metadata(factor_name)
     name = factor_name.removeprefix(external_columns.PREFIX).replace("_", " ")
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""The default figures of an experiment, and checks of those in `figures` and `published`."""
+"""Decide which figures an experiment draws by default, and check those that it names."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from batchscope.study.figures import FIGURES
 from batchscope.study.registry import OUTCOME_MEASURES, SECONDS_TIMINGS, SWEEP_TIMINGS
 from batchscope.study.specifications import Figure, FigureRequirement
 
-# Sources of seconds, for messages.
-TIMED = display.listed(
+# Keys that give runs their seconds, as text for messages.
+SECONDS_SOURCES = display.listed(
     (
         f"{name} in measure" if entry.trains else f"{name} of an experiment under beside"
         for name, entry in SECONDS_TIMINGS.items()
@@ -21,7 +21,7 @@ TIMED = display.listed(
 )
 
 
-def available(
+def default_figures(
     measures: Collection[str] = (),
     conditions: Iterable[FigureRequirement] = (),
     columns: Collection[str] | None = None,
@@ -29,8 +29,8 @@ def available(
     """Return the figures that an experiment draws by default.
 
     Args:
-        measures: Its measures and timings.
-        conditions: The fulfilled conditions.
+        measures: Measures and timings of the experiment.
+        conditions: Requirements that it fulfils.
         columns: Columns of external runs and varied factors; None for trainings.
     """
     trains = not measures or not set(measures) <= SWEEP_TIMINGS.keys()
@@ -39,10 +39,10 @@ def available(
         required = figure.requires
         if columns is None:
             allowed = trains or required.measures
-            allowed = allowed and not _lacking(required.measures, measures)
+            allowed = allowed and not _missing_names(required.measures, measures)
         else:
             allowed = not external_run_problem(figure, columns)
-        if allowed and set(required.conditions) <= set(conditions) and not figure.along:
+        if allowed and set(required.conditions) <= set(conditions) and not figure.variant_axis:
             names.append(name)
     return names
 
@@ -57,13 +57,13 @@ def external_run_problem(figure: Figure, columns: Collection[str]) -> str:
     measured = required.columns == () and not set(required.measures) <= OUTCOME_MEASURES.keys()
     if required.columns is None or measured or FigureRequirement.AT_EPOCHS in required.conditions:
         return "it shows what a training here leaves behind"
-    missing = [name.replace("|", " or ") for name in _lacking(required.columns, columns)]
+    missing = [name.replace("|", " or ") for name in _missing_names(required.columns, columns)]
     if FigureRequirement.LEARNING_RATES in required.conditions and "learning_rate" not in columns:
         missing.append("several values of learning_rate")
     return f"it needs {display.listed(missing)}" if missing else ""
 
 
-def _lacking(required: Iterable[str], present: Collection[str]) -> list[str]:
+def _missing_names(required: Iterable[str], present: Collection[str]) -> list[str]:
     """Return the missing ones of the required names; `a|b` requires a or b."""
     return [name for name in required if set(name.split("|")).isdisjoint(present)]
 
@@ -77,37 +77,39 @@ def problems(
         measures: Measures or timings of the experiment.
         timed: Whether its runs have seconds.
     """
-    for at, name in _names(place, keys):
+    for key_place, name in _stated_names(place, keys):
         if name not in FIGURES:
-            yield received(at, name, "the name of a figure", FIGURES)
-        elif missing := _lacking(FIGURES[name].requires.measures, measures):
-            yield _without(at, FIGURES[name], display.listed(map(_homes, missing)))
-        elif at[-2] == "published" and keys.figures and name not in keys.figures:
-            yield received(at, name, "a figure of `figures`", keys.figures)
-    for at, figure in named(place, keys):
-        if figure.along == "seconds" and not timed:
-            yield _without(at, figure, TIMED)
+            yield received(key_place, name, "the name of a figure", FIGURES)
+        elif missing := _missing_names(FIGURES[name].requires.measures, measures):
+            text = display.listed(map(_measure_keys, missing))
+            yield _missing_requirement(key_place, FIGURES[name], text)
+        elif key_place[-2] == "published" and keys.figures and name not in keys.figures:
+            yield received(key_place, name, "a figure of `figures`", keys.figures)
+    for key_place, figure in named_figures(place, keys):
+        if figure.variant_axis == "seconds" and not timed:
+            yield _missing_requirement(key_place, figure, SECONDS_SOURCES)
         at_epochs = FigureRequirement.AT_EPOCHS
         if at_epochs in figure.requires.conditions and not keys.at_epochs:
-            yield _without(at, figure, f"{at_epochs.value} in the experiment")
+            yield _missing_requirement(key_place, figure, f"{at_epochs.value} in the experiment")
 
 
-def named(place: Place, keys: Experiment) -> Iterator[tuple[Place, Figure]]:
-    yield from ((at, FIGURES[name]) for at, name in _names(place, keys) if name in FIGURES)
+def named_figures(place: Place, keys: Experiment) -> Iterator[tuple[Place, Figure]]:
+    for key_place, name in _stated_names(place, keys):
+        if name in FIGURES:
+            yield key_place, FIGURES[name]
 
 
-def _names(place: Place, keys: Experiment) -> Iterator[tuple[Place, str]]:
+def _stated_names(place: Place, keys: Experiment) -> Iterator[tuple[Place, str]]:
     yield from (((*place, "figures", index), name) for index, name in enumerate(keys.figures))
     yield from (((*place, "published", name), name) for name in keys.published)
 
 
-def _homes(measures: str) -> str:
-    """Return `evaluate in measure`, or `time_epoch in measure or throughput in timing`."""
-    homes = (
-        (name, "timing" if name in SWEEP_TIMINGS else "measure") for name in measures.split("|")
-    )
-    return display.listed((f"{name} in {home}" for name, home in homes), "or")
+def _measure_keys(measures: str) -> str:
+    """Return the keys for `a|b` as text: `time_epoch in measure or throughput in timing`."""
+    names = measures.split("|")
+    keys = ["timing" if name in SWEEP_TIMINGS else "measure" for name in names]
+    return display.listed((f"{name} in {key}" for name, key in zip(names, keys, strict=True)), "or")
 
 
-def _without(place: Place, figure: Figure, required: str) -> Problem:
+def _missing_requirement(place: Place, figure: Figure, required: str) -> Problem:
     return Problem(place, f"The figure needs {required} (received '{figure.name}').")

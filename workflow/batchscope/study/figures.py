@@ -1,4 +1,4 @@
-"""The figures. The entry of a measure or timing defines the figures that need it alone."""
+"""The registry of all figures. Figures of a single measure or timing are in its `ENTRY`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from itertools import chain
 
 from batchscope.core import display
 from batchscope.study import tasks
-from batchscope.study.common_settings import MEMORY, UTILISATION
 from batchscope.study.registry import MEASURES, OUTCOME_MEASURES, SECONDS_TIMINGS, TIMINGS
 from batchscope.study.specifications import Figure, Panel, Requirements, Scale
 from batchscope.study.specifications import FigureRequirement as Condition
 from batchscope.study.tasks import METRICS, Metric
+from batchscope.study.timing_columns import USAGE_PANELS
 
-PRIMARY = "primary"  # the outcome that decides between batch sizes
-LEAD = ("rate_map", PRIMARY, "primary_outcome")  # the figures next to the recommendation
+PRIMARY = "primary"  # figure of the outcome or cost that decides between batch sizes
+LEADING_FIGURES = ("rate_map", PRIMARY, "primary_outcome")  # figures next to the advice
 _PRIMARY = Figure(
     PRIMARY,
     "Cost or quality by batch size",
@@ -27,7 +27,8 @@ _PRIMARY = Figure(
     table="comparisons",
     requires=Requirements(conditions=(Condition.BATCH_SIZES,)),
 )
-_OF_SEVERAL = (
+# Figures that need several measures, or none.
+_SHARED_FIGURES = (
     Figure(
         "loss_curves",
         "Loss curves",
@@ -40,7 +41,7 @@ _OF_SEVERAL = (
             Panel("train_loss", "Training loss", "loss{nats}"),
             Panel("validation_loss", "Validation loss", "loss{nats}"),
         ),
-        over=("epoch",),
+        x_columns=("epoch",),
         requires=Requirements(columns=None),
     ),
     Figure(
@@ -53,7 +54,7 @@ _OF_SEVERAL = (
         kind="by_progress",
         table="trajectories",
         panels=(Panel("validation_loss", "", "validation loss{nats}"),),
-        over=("updates", "examples", "seconds"),
+        x_columns=("updates", "examples", "seconds"),
         requires=Requirements(
             conditions=(Condition.EVALUATIONS, Condition.PREFIXES), columns=("validation_loss",)
         ),
@@ -79,7 +80,7 @@ _OF_SEVERAL = (
         panels=(
             Panel("best_validation_loss", "Loss by learning rate", "best validation loss{nats}"),
         ),
-        over=("effective_learning_rate",),
+        x_columns=("effective_learning_rate",),
         requires=Requirements(
             conditions=(Condition.LEARNING_RATES,), columns=("best_validation_loss",)
         ),
@@ -179,30 +180,31 @@ _OF_SEVERAL = (
         "Machine",
         "CPU and GPU utilisation of a command while it trained, the peak memory of its processes, "
         "and training examples per second. 100 % of the CPU means all threads of a run.",
-        panels=(*UTILISATION, *MEMORY, Panel("examples_per_second", "Throughput", "examples/s")),
+        panels=(*USAGE_PANELS, Panel("examples_per_second", "Throughput", "examples/s")),
         requires=Requirements(conditions=(Condition.COMMAND,), columns=("seconds",)),
     ),
 )
-# In the order of a report.
+# Sections of a report, in order.
 _CATEGORIES = (
     *("Training", "Quality", "Time", "Machine"),
     *("Weights", "Gradients", "Sharpness", "Landscape"),
 )
 
 
-def _figures() -> dict[str, Figure]:
+def _all_figures() -> dict[str, Figure]:
+    """Return all figures with their variants by name, in the order of categories."""
     entries = chain(MEASURES.values(), TIMINGS.values())
-    bases = [*chain.from_iterable(entry.figures for entry in entries), *_OF_SEVERAL]
+    bases = [*chain.from_iterable(entry.figures for entry in entries), *_SHARED_FIGURES]
     figures = chain.from_iterable((figure, *figure.variants()) for figure in bases)
     in_order = sorted(figures, key=lambda figure: _CATEGORIES.index(figure.category))
     return {figure.name: figure for figure in in_order}
 
 
-_FIGURES = _figures()
+_FIGURES = _all_figures()  # Texts and columns still have placeholders.
 
 
 class _Texts(dict[str, str]):
-    """Texts of placeholders; other placeholders stay."""
+    """Texts of placeholders for `str.format_map`; other placeholders stay."""
 
     def __missing__(self, key: str) -> str:
         return f"{{{key}}}"
@@ -221,18 +223,18 @@ def _texts(metrics: Sequence[Metric], first: Sequence[Metric], nats: str = "") -
 
 
 @functools.cache
-def learned(name: str, learned_tasks: tuple[str, ...]) -> Figure:
-    """Return a figure for some tasks.
+def for_tasks(name: str, task_names: tuple[str, ...]) -> Figure:
+    """Return the figure of a name with the metrics of some tasks.
 
-    A panel with `{metric}` becomes a panel for each metric of the tasks, a panel with `{first}` one
-    for the first metric of each task. Texts have the words of these metrics. `{percent}`,
-    `{points}` and `{error}` are empty unless the first metrics are shares, `{nats}` unless the
-    losses are cross-entropies.
+    A panel with `{metric}` becomes a panel for each metric of the tasks. A panel with `{first}`
+    becomes a panel for the first metric of each task. Texts have the words of these metrics.
+    `{percent}`, `{points}` and `{error}` are empty unless the first metrics are shares, `{nats}`
+    unless the losses are cross-entropies.
     """
     figure = _FIGURES[name]
-    metrics = [METRICS[metric] for task in learned_tasks for metric in tasks.TASKS[task]]
-    first = [METRICS[tasks.TASKS[task][0]] for task in learned_tasks]
-    texts = _texts(metrics, first, display.aside(tasks.unit(tasks.NATS, learned_tasks)))
+    metrics = [METRICS[metric] for task in task_names for metric in tasks.TASKS[task]]
+    first = [METRICS[tasks.TASKS[task][0]] for task in task_names]
+    texts = _texts(metrics, first, display.aside(tasks.unit_for_tasks(tasks.NATS, task_names)))
     by_metric = [panel for panel in figure.panels if re.search("{(metric|first)}", panel.column)]
     panels = [
         replace(panel, label=panel.label.format_map(texts))
@@ -254,7 +256,7 @@ def learned(name: str, learned_tasks: tuple[str, ...]) -> Figure:
 def _metric_panel(panel: Panel, metric: Metric) -> Panel:
     """Return a panel of one metric. R² may be negative and has a linear scale."""
     texts = _texts([metric], [metric])
-    scale = Scale.AUTO if metric.least == 0 else Scale.LINEAR
+    scale = Scale.AUTO if metric.minimum == 0 else Scale.LINEAR
     return replace(
         panel,
         column=panel.column.format(metric=metric.name, first=metric.name),
@@ -265,5 +267,5 @@ def _metric_panel(panel: Panel, metric: Metric) -> Panel:
     )
 
 
-# For classification, the default task.
-FIGURES: dict[str, Figure] = {name: learned(name, (tasks.CLASSIFICATION,)) for name in _FIGURES}
+# Figures for classification, the default task.
+FIGURES: dict[str, Figure] = {name: for_tasks(name, (tasks.CLASSIFICATION,)) for name in _FIGURES}

@@ -1,4 +1,4 @@
-"""The grid of an experiment: from `set`, `cases`, `vary` and `seeds` to combinations of factors."""
+"""Combine the keys `set`, `cases`, `vary` and `seeds` of an experiment into factors of runs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from batchscope.core.problems import Place, Problem, received
 from batchscope.study.setting import Parameter
 from batchscope.study.stages import Stage
 
-RATE = "learning_rate"
-# Data set or model in the file -> its id in paths; None if its definition has a problem.
+LEARNING_RATE = "learning_rate"
+# Name of a data set or model in the file -> its id in paths; None if its definition has a problem.
 Ids = Mapping[str, str | None]
 Problems = list[Problem]
-# Seeds, the numbers of seeds before each interim analysis, and the stage.
+# All seeds, the numbers of seeds at the interim analyses, and the results of these so far.
 Seeds = tuple[tuple[int, ...] | range, tuple[int, ...], Stage]
 
 
@@ -26,18 +26,18 @@ Seeds = tuple[tuple[int, ...] | range, tuple[int, ...], Stage]
 class Grid:
     """The factors of one experiment. Data sets and models are ids."""
 
-    place: Place
-    factors: Mapping[str, Parameter]  # of this kind of experiment
+    place: Place  # place of the experiment in the file
+    factors: Mapping[str, Parameter]  # all factors of this kind of experiment
     defaults: dict[str, Any]
     set: dict[str, Any]
     cases: list[dict[str, Any]]  # one empty map without cases
     vary: dict[str, tuple[Any, ...]]
-    seeds: tuple[int, ...] | range = (0,)  # all that a combination may have; one for times
+    seeds: tuple[int, ...] | range = (0,)  # seeds that a combination may have; one for timings
     analyses: tuple[int, ...] = ()  # seeds before each interim analysis; empty without any
     stage: Stage = Stage()  # result of the interim analyses so far
 
     def seeds_of(self, configuration: str) -> tuple[int, ...] | range:
-        """Return the seeds at this stage of the run with a name and the first seed."""
+        """Return the seeds at this stage of a combination, named by its run with the first seed."""
         if not self.analyses:
             return self.seeds
         return self.seeds[: self.stage.seeds_of(configuration, self.analyses)]
@@ -49,48 +49,49 @@ class Grid:
     def combinations(self) -> Iterator[tuple[int, dict[str, Any], Callable[[str], Place]]]:
         """Yield the case, the factors without seed, and a function from factor to place.
 
-        Those with a learning rate beyond the grid follow.
+        Combinations with learning rates that an interim analysis added are last.
         """
-        written = list(self._written())
-        yield from written
+        combinations = list(self._stated_combinations())
+        yield from combinations
         for added in self.stage.added_rates:
-            planned = [factors for _, factors, _ in written]  # the file may have the rate by now
-            beyond = [
-                (index, {**factors, RATE: added.rate}, place)
-                for index, factors, place in written
-                if factors.get(RATE) == added.edge
+            planned = [factors for _, factors, _ in combinations]  # The file may have the rate now.
+            new_combinations = [
+                (index, {**factors, LEARNING_RATE: added.rate}, place)
+                for index, factors, place in combinations
+                if factors.get(LEARNING_RATE) == added.edge
                 and factors["batch_size"] in added.batch_sizes
-                and {**factors, RATE: added.rate} not in planned
+                and {**factors, LEARNING_RATE: added.rate} not in planned
             ]
-            yield from beyond
-            written += beyond
+            yield from new_combinations
+            combinations += new_combinations
 
-    def _written(self) -> Iterator[tuple[int, dict[str, Any], Callable[[str], Place]]]:
+    def _stated_combinations(self) -> Iterator[tuple[int, dict[str, Any], Callable[[str], Place]]]:
+        """Yield the combinations of the file, in the order of cases, then of vary."""
         defaults = {name: factor.default for name, factor in self.factors.items()}
         choices = [list(enumerate(values)) for values in self.vary.values()]
         for index, case in enumerate(self.cases):
             base = {**defaults, **self.defaults, **self.set, **case}
-            for chosen in itertools.product(*choices):
-                picked = dict(zip(self.vary, chosen, strict=True))
-                values = {name: value for name, (_, value) in picked.items()}
-                yield index, {**base, **values}, functools.partial(self._place, picked, index)
+            for items in itertools.product(*choices):
+                varied = dict(zip(self.vary, items, strict=True))
+                values = {name: value for name, (_, value) in varied.items()}
+                yield index, {**base, **values}, functools.partial(self._place, varied, index)
 
-    def _place(self, picked: dict[str, tuple[int, Any]], case: int, factor: str) -> Place:
-        """Return the place of a factor of a combination."""
-        if factor in picked:
-            return (*self.place, "vary", factor, picked[factor][0])
+    def _place(self, varied: dict[str, tuple[int, Any]], case: int, factor: str) -> Place:
+        """Return the place where the file states a factor of a combination."""
+        if factor in varied:
+            return (*self.place, "vary", factor, varied[factor][0])
         if factor in self.cases[case]:
             return (*self.place, "cases", case, factor)
         return (*self.place, "set", factor) if factor in self.set else ("defaults", factor)
 
     def problems(self) -> Iterator[Problem]:
         """Yield the factors that are stated twice, and the required ones that are missing."""
-        homes = {"set": {*self.set}, "cases": set().union(*self.cases), "vary": {*self.vary}}
+        stated = {"set": {*self.set}, "cases": set().union(*self.cases), "vary": {*self.vary}}
         for factor in self.factors:
-            places = [home for home, factors in homes.items() if factor in factors]
-            if len(places) > 1:
-                text = f"Stated in {display.listed(places)}. Keep one of them."
-                yield Problem((*self.place, places[-1], factor), text)
+            keys = [key for key, factors in stated.items() if factor in factors]
+            if len(keys) > 1:
+                text = f"Stated in {display.listed(keys)}. Keep one of them."
+                yield Problem((*self.place, keys[-1], factor), text)
         present = {*self.defaults, *self.set, *self.vary, *set.intersection(*map(set, self.cases))}
         for name, factor in self.factors.items():
             if factor.required and name not in (*present, "seed"):
@@ -108,25 +109,25 @@ class IdReader:
     def read(self, place: Place, factors: Mapping[str, Any]) -> dict[str, Any]:
         """Return factors with ids: None for an invalid name, and no item for one in a list."""
         result = dict(factors)
-        for name in factors.keys() & self._ids.keys():
-            at, value = (*place, name), factors[name]
-            is_list = isinstance(value, tuple)
-            result[name] = self._list(at, name, value) if is_list else self._id(at, name, value)
+        for factor in factors.keys() & self._ids.keys():
+            key_place, value = (*place, factor), factors[factor]
+            read = self._read_list if isinstance(value, tuple) else self._read_name
+            result[factor] = read(key_place, factor, value)
         return result
 
-    def _list(self, place: Place, name: str, values: tuple[str, ...]) -> tuple[str, ...]:
-        first: dict[str, str] = {}  # id -> its first name
-        for index, value in enumerate(values):
-            item = self._id((*place, index), name, value)
-            if item in first:
-                expected = f"another {name} than '{first[item]}'"
-                self._problems.append(received((*place, index), value, expected))
+    def _read_list(self, place: Place, factor: str, names: tuple[str, ...]) -> tuple[str, ...]:
+        first_names: dict[str, str] = {}  # id -> the first name that has it
+        for index, name in enumerate(names):
+            item = self._read_name((*place, index), factor, name)
+            if item in first_names:
+                expected = f"another {factor} than '{first_names[item]}'"
+                self._problems.append(received((*place, index), name, expected))
             elif item:
-                first[item] = value
-        return tuple(first)
+                first_names[item] = name
+        return tuple(first_names)
 
-    def _id(self, place: Place, name: str, value: str) -> str | None:
-        valid = sorted(self._ids[name])
-        if value not in valid:
-            self._problems.append(received(place, value, f"one of {', '.join(valid)}", valid))
-        return self._ids[name].get(value)
+    def _read_name(self, place: Place, factor: str, name: str) -> str | None:
+        valid = sorted(self._ids[factor])
+        if name not in valid:
+            self._problems.append(received(place, name, f"one of {', '.join(valid)}", valid))
+        return self._ids[factor].get(name)

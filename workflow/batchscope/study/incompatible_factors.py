@@ -1,6 +1,6 @@
-"""Incompatible factors of a run, or of a batch size that is timed.
+"""Check the factors of a run, or of a timed batch size, against each other and the data set.
 
-The place of each problem is its factor. Each value has passed the checks of its own factor before.
+Each value has passed the checks of its own factor before. The place of each problem is its factor.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from batchscope.study.dataset_definitions import DatasetInfo
 from batchscope.study.example_kinds import IMAGES, KINDS, NETWORKS
 from batchscope.study.optimizer_constants import DEFAULT
 from batchscope.study.registry import SWEEP_TIMINGS
-from batchscope.study.run_factors import CONSTANT, FACTORS, FALLING, Affects
+from batchscope.study.run_factors import CONSTANT, FACTORS, FALLING, Affects, factors_affecting
 
-# Replicas, and a loop with Python in it, support only the defaults of these.
-_DEFAULT_GRAPH = {name: FACTORS[name].default for name in run_factors.affecting(Affects.GRAPH)}
-# XLA compiles no update that holds a loop, or draws at random as layers of augmentation do.
-_COMPILED = {name: FACTORS[name].default for name in ("method", "augmentation", "micro_batch_size")}
-# A stated factor without effect is refused if one of these is the reason.
+# Replicas, and loops in Python, support only the defaults of these factors.
+_GRAPH_DEFAULTS = {name: FACTORS[name].default for name in factors_affecting(Affects.GRAPH)}
+# XLA compiles only the defaults of these factors: others need a loop or random draws in an update.
+_COMPILED_DEFAULTS = {
+    name: FACTORS[name].default for name in ("method", "augmentation", "micro_batch_size")
+}
+# A factor that has no effect because of one of these factors is refused.
 _SWITCHES = ("method", "batch_schedule")
 Factors = dict[str, Any]
 Problems = Iterator[Problem]
@@ -45,15 +47,15 @@ def example_problems(factors: Factors, info: DatasetInfo) -> Problems:
             expected = "another pipeline, since only images can be JPEG files"
             yield _problem(factors, "input_pipeline", expected, why)
     if network and side is not None and side < network.min_side:
-        least = f"{network.min_side}x{network.min_side}"
+        smallest = f"{network.min_side}x{network.min_side}"
         why = f"for {info.name} with images of {side}x{side} pixels"
-        yield _problem(factors, "model", f"images of at least {least}, or another model", why)
+        yield _problem(factors, "model", f"images of at least {smallest}, or another model", why)
 
 
 def training_problems(factors: Factors, info: DatasetInfo) -> Problems:
     """Yield the factors of a training that exclude each other or do not fit the data set."""
     yield from example_problems(factors, info)
-    yield from _step(factors, info.training_examples)
+    yield from _step_problems(factors, info.training_examples)
     epochs, warmup_epochs = factors["epochs"], factors["warmup_epochs"]
     if warmup_epochs > epochs:
         yield _problem(factors, "warmup_epochs", f"at most {epochs}, the epochs")
@@ -61,14 +63,14 @@ def training_problems(factors: Factors, info: DatasetInfo) -> Problems:
         why = "with method proximal, whose inner steps would count as updates"
         if warmup_epochs:
             yield _problem(factors, "warmup_epochs", "0", why)
-        if name := run_factors.by_horizon(factors):
+        if name := run_factors.horizon_factor(factors):
             yield _problem(factors, name, CONSTANT, why)
     if factors["schedule"] != CONSTANT and warmup_epochs == epochs:
         why = f"with a warm-up of all {epochs} epochs"
         yield _problem(factors, "schedule", f"{CONSTANT}, or a shorter warm-up", why)
-    yield from _constants(factors)
-    yield from _batch_schedule(factors, info.training_examples)
-    if info.definition.overlapping:
+    yield from _constant_problems(factors)
+    yield from _batch_schedule_problems(factors, info.training_examples)
+    if info.definition.has_overlapping_parts:
         why = "for times alone, since its splits overlap"
         yield _problem({"dataset": info.name}, "dataset", "another data set", why)
     if not factors["threads"]:
@@ -80,11 +82,11 @@ def timing_problems(factors: Factors, info: DatasetInfo, timings: Iterable[str])
     """Yield the factors of timings that exclude each other or do not fit the data set."""
     yield from example_problems(factors, info)
     # The search for the largest batch repeats the images if a batch has more.
-    searched = all(SWEEP_TIMINGS[timing].batch_sizes == "searched" for timing in timings)
-    yield from _step(factors, None if searched else info.training_examples)
+    all_search = all(SWEEP_TIMINGS[timing].batch_sizes == "searched" for timing in timings)
+    yield from _step_problems(factors, None if all_search else info.training_examples)
     if factors["loop"] != "graph":
-        defaults = {"replicas": 1, **_DEFAULT_GRAPH}
-        yield from _changed(factors, defaults, f"with loop {factors['loop']}", "loop graph")
+        defaults = {"replicas": 1, **_GRAPH_DEFAULTS}
+        yield from _not_default(factors, defaults, f"with loop {factors['loop']}", "loop graph")
         return
     if factors["input_pipeline"] != "plain":
         why = "with loop graph, which takes its batches from its own arrays"
@@ -105,7 +107,7 @@ def _problem(factors: Factors, name: str, expected: str, why: str = "") -> Probl
     return received((name,), factors[name], expected, why=why and f" {why}")
 
 
-def _step(factors: Factors, training_size: int | None) -> Problems:
+def _step_problems(factors: Factors, training_size: int | None) -> Problems:
     """Yield the problems of a step, in a training or in a timing."""
     yield from _above_training_set(factors, training_size)
     optimizer, momentum = factors["optimizer"], factors["momentum"]
@@ -116,7 +118,7 @@ def _step(factors: Factors, training_size: int | None) -> Problems:
         yield _problem(factors, "nesterov", "false, or sgd with a momentum above 0", why)
     yield from _above_batch_size(factors, "replicas")
     yield from _without_effect(factors)
-    yield from _graph(factors)
+    yield from _graph_problems(factors)
 
 
 def _above_training_set(
@@ -134,11 +136,11 @@ def _above_batch_size(factors: Factors, name: str) -> Problems:
         yield _problem(factors, name, f"at most the batch size, {factors['batch_size']}")
 
 
-def _changed(factors: Factors, defaults: Mapping[str, Any], why: str, other: str) -> Problems:
-    """Yield the factors that do not have the values of `defaults`."""
+def _not_default(factors: Factors, defaults: Mapping[str, Any], why: str, fix: str) -> Problems:
+    """Yield the factors that do not have the values of `defaults`; `fix` is another remedy."""
     for name, value in defaults.items():
         if factors[name] != value:
-            yield _problem(factors, name, f"{value}, or {other}", why)
+            yield _problem(factors, name, f"{value}, or {fix}", why)
 
 
 def _without_effect(factors: Factors) -> Problems:
@@ -154,16 +156,17 @@ def _without_effect(factors: Factors) -> Problems:
                 yield _problem(factors, name, expected, f"with {switch} {factors[switch]}")
 
 
-def _graph(factors: Factors) -> Problems:
+def _graph_problems(factors: Factors) -> Problems:
     """Yield the factors that the graph of a divided, compiled or accumulated batch excludes."""
-    # Crops are made before the training: no graph has them.
+    # Crops are made before the training and do not change the graph, so the defaults lack them.
     crops = {"augmentation": "crop"} if factors["augmentation"] == "crop" else {}
     method, replicas = factors["method"], factors["replicas"]
     if replicas > 1:
         why = f"with {replicas} replicas"
-        yield from _changed(factors, _DEFAULT_GRAPH | crops, why, "1 replica")
+        yield from _not_default(factors, _GRAPH_DEFAULTS | crops, why, "1 replica")
     if factors["compilation"] != "none":
-        yield from _changed(factors, _COMPILED | crops, "with compilation xla", "compilation none")
+        why = "with compilation xla"
+        yield from _not_default(factors, _COMPILED_DEFAULTS | crops, why, "compilation none")
     yield from _above_batch_size(factors, "micro_batch_size")
     if method != "plain" and factors["micro_batch_size"]:
         yield _problem(factors, "micro_batch_size", "0, or method plain", f"with method {method}")
@@ -172,33 +175,34 @@ def _graph(factors: Factors) -> Problems:
         yield _problem(factors, "precision", "mixed_bfloat16 or float32, or method plain", why)
 
 
-def _constants(factors: Factors) -> Problems:
-    """Yield the constants that an optimizer lacks, or that a rule moves out of their range."""
-    optimizer, valid = factors["optimizer"], True
-    for name in optimizer_constants.NAMES:
-        optimizers = optimizer_constants.supporting(name)
+def _constant_problems(factors: Factors) -> Problems:
+    """Yield the constants that an optimizer lacks, or that `beta_scaling` makes negative."""
+    optimizer, is_valid = factors["optimizer"], True
+    for name in optimizer_constants.CONSTANT_NAMES:
+        optimizers = optimizer_constants.optimizers_with(name)
         if factors[name] != DEFAULT and optimizer not in optimizers:
             expected = f"default, or {display.listed(optimizers, 'or')}"
             yield _problem(factors, name, expected, f"for {optimizer}")
-            valid = False
+            is_valid = False
         elif name.startswith("beta") and factors[name] == 1:
             yield _problem(factors, name, "a number below 1, since at 1 nothing is forgotten")
-            valid = False
+            is_valid = False
     scaling = factors["beta_scaling"]
-    optimizers = optimizer_constants.supporting(*optimizer_constants.SCALED.get(scaling, ()))
+    constants = optimizer_constants.SCALED_CONSTANTS.get(scaling, ())
+    optimizers = optimizer_constants.optimizers_with(*constants)
     if optimizer not in optimizers:
         expected = f"none, or {display.listed(optimizers, 'or')}"
         yield _problem(factors, "beta_scaling", expected, f"for {optimizer}")
-    elif valid and scaling == "square_root":
-        constants = optimizer_constants.effective(factors)
-        least = min(constants["beta_1"], constants["beta_2"])
-        if least < 0:
+    elif is_valid and scaling == "square_root":
+        constants = optimizer_constants.scaled_constants(factors)
+        smallest = min(constants["beta_1"], constants["beta_2"])
+        if smallest < 0:
             sizes = f"{factors['batch_size']} and base_batch_size {factors['base_batch_size']}"
-            why = f"at batch size {sizes}, where a beta would be {least:.3g}"
+            why = f"at batch size {sizes}, where a beta would be {smallest:.3g}"
             yield _problem(factors, "beta_scaling", "betas of at least 0", why)
 
 
-def _batch_schedule(factors: Factors, training_size: int | None) -> Problems:
+def _batch_schedule_problems(factors: Factors, training_size: int | None) -> Problems:
     """Yield the factors that a rising batch size excludes or requires."""
     schedule, batch_size = factors["batch_schedule"], factors["batch_size"]
     if schedule == CONSTANT:

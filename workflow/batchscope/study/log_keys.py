@@ -1,4 +1,4 @@
-"""Keys of a study that say how logs are read."""
+"""Models of the keys of a study that say how logs are read."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pydantic import BeforeValidator, Field
 
 from batchscope.study.model import Model, Positive, Text, Texts
 
-KERAS = "keras"  # preset of `lines`
+KERAS = "keras"  # value of `lines` for the progress lines of Keras
 AT_TARGET = "at_target"  # value of `rows`
 
 
-def _as_map(raw: object) -> object:
+def _text_as_map(raw: object) -> object:
     return {"": raw} if isinstance(raw, str) else raw
 
 
@@ -51,7 +51,7 @@ class Logs(LogFormat):
     """
     pattern: Annotated[
         dict[str, Text],
-        BeforeValidator(_as_map, json_schema_input_type=Text | dict[str, Text]),
+        BeforeValidator(_text_as_map, json_schema_input_type=Text | dict[str, Text]),
     ] = {}
     """Factors in a column of names of runs: {run: "bs{batch_size}_seed{seed}"}. A text alone is the
     pattern of whole parts of the paths.
@@ -65,5 +65,4 @@ class Logs(LogFormat):
 
 
 def escaped(path: str) -> str:
-    """Return a path without placeholders as a pattern."""
     return path.replace("{", "{{").replace("}", "}}")

@@ -1,4 +1,4 @@
-"""Known names of the columns of logs: `val/loss` is validation_loss, `iter` is updates.
+"""Translate names of the columns of logs into ours: `val/loss` is validation_loss, `iter` updates.
 
 A name is compared word by word: case, punctuation and camel case do not matter. Nothing is inferred
 from the values of a column.
@@ -14,9 +14,9 @@ from batchscope.study import tasks
 from batchscope.study.run_factors import FACTORS
 
 RATE = "learning_rate"
-IDENTITY = ("batch_size", "seed", RATE)  # factors that paths are searched for
-PROGRESS = ("updates", "examples", "epoch")  # the first one that a log has says how far a run is
-# Columns that multiply the batch size of one device to that of an update.
+IDENTITY = ("batch_size", "seed", RATE)  # Paths are searched for these factors.
+PROGRESS = ("updates", "examples", "epoch")  # The first one that a log has counts its progress.
+# The batch size of an update is that of a device times the values of these columns.
 MULTIPLIERS = ("gradient_accumulation_steps", "devices")
 # Our name -> other names, in words.
 _SYNONYMS = {
@@ -36,13 +36,13 @@ _SYNONYMS = {
     "optimizer": "optim, optimiser",
     "status": "state",
 }
-_SPLITS = {
+_SPLIT_WORDS = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("val", "valid", "validation", "dev"), "validation"),
     "test": "test",
 }
-_EVALUATED = ("eval", "evaluation")  # validation data, unless another word names a split
-_METRICS = {
+_EVALUATION_WORDS = ("eval", "evaluation")  # validation data, unless another word names a split
+_METRIC_WORDS = {
     "loss": "loss",
     **{name: name for name in tasks.METRICS},
     **dict.fromkeys(("acc", "top1", "accuracy top1", "sparse categorical accuracy"), "accuracy"),
@@ -53,23 +53,25 @@ _METRICS = {
     "mean absolute error": "mae",
 }
 OUTCOMES = tasks.OUTCOMES
-_IGNORED = ("epoch", "mean", "avg", "metrics")  # words next to the name of a metric
-# Words, separators and a number, as in `bs8`, `lr=1e-3` and `val loss 0.5`.
+_IGNORED_WORDS = ("epoch", "mean", "avg", "metrics")  # words next to the name of a metric
+# The pattern is words, separators and a number, as in `bs8`, `lr=1e-3` and `val loss 0.5`.
 _NUMBERED = re.compile(
     r"([A-Za-z][A-Za-z_/ -]*?)([-_=: ]*)([0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?(?![0-9])|nan\b)"
 )
 
 
-def _plain(name: str) -> str:
+def _words(name: str) -> str:
+    """Return the words of a name in lower case, separated by blanks."""
     separated = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name).lower()
     return re.sub(r"[^a-z0-9]+", " ", separated).strip()
 
 
-_PLAIN = {_plain(name): name for name in (*FACTORS, "machine", *_SYNONYMS)}
-_PLAIN |= {text: name for name, synonyms in _SYNONYMS.items() for text in synonyms.split(", ")}
+# Name or synonym in words -> our name.
+_OUR_NAMES = {_words(name): name for name in (*FACTORS, "machine", *_SYNONYMS)}
+_OUR_NAMES |= {text: name for name, synonyms in _SYNONYMS.items() for text in synonyms.split(", ")}
 
 
-def ours(name: str, metrics: Collection[str] = ()) -> str | None:
+def our_name(name: str, metrics: Collection[str] = ()) -> str | None:
     """Return our name of a column; None for an unknown column.
 
     A loss or a metric without a word for the split is on the training data, as in logs of Keras,
@@ -78,41 +80,42 @@ def ours(name: str, metrics: Collection[str] = ()) -> str | None:
     Args:
         metrics: User-defined metrics; without a word for the split, they are on validation data.
     """
-    plain = _plain(name)
-    if plain in _PLAIN:
-        return _PLAIN[plain]
-    parts = plain.split()
-    splits = [_SPLITS[part] for part in parts if part in _SPLITS]
-    evaluated = any(part in _EVALUATED for part in parts)
+    text = _words(name)
+    if text in _OUR_NAMES:
+        return _OUR_NAMES[text]
+    words = text.split()
+    splits = [_SPLIT_WORDS[word] for word in words if word in _SPLIT_WORDS]
+    is_evaluation = any(word in _EVALUATION_WORDS for word in words)
     if len(splits) > 1:
         return None
-    parts = [part for part in parts if part not in _SPLITS and part not in _EVALUATED]
-    for text in (" ".join(parts), " ".join(part for part in parts if part not in _IGNORED)):
+    words = [word for word in words if word not in _SPLIT_WORDS and word not in _EVALUATION_WORDS]
+    for text in (" ".join(words), " ".join(word for word in words if word not in _IGNORED_WORDS)):
         if (metric := text.replace(" ", "_")) in metrics:
             return f"{splits[0] if splits else 'validation'}_{metric}"
-        if text in _METRICS:
-            split = splits[0] if splits else "validation" if evaluated else "train"
-            return f"{split}_{_METRICS[text]}"
+        if text in _METRIC_WORDS:
+            split = splits[0] if splits else "validation" if is_evaluation else "train"
+            return f"{split}_{_METRIC_WORDS[text]}"
     return None
 
 
 def is_evaluated(name: str, metrics: Collection[str] = ()) -> bool:
-    column = ours(name, metrics)
+    """Return whether a column is progress, or a loss or metric whose name has a split."""
+    column = our_name(name, metrics)
     return column is not None and (column in (*PROGRESS, *OUTCOMES) or _has_split(column))
 
 
 def is_split(word: str) -> bool:
-    return word.lower() in (*_SPLITS, *_EVALUATED)
+    return word.lower() in (*_SPLIT_WORDS, *_EVALUATION_WORDS)
 
 
 def _has_split(name: str) -> bool:
-    return any(map(is_split, _plain(name).split()))
+    return any(map(is_split, _words(name).split()))
 
 
 def candidates(
     columns: Iterable[str], metrics: Collection[str] = (), ignored: Collection[str] = ()
 ) -> dict[str, list[str]]:
-    """Return our name -> the columns that have it; several if the names leave a question open.
+    """Return our name -> the columns that it may stand for; several if the names are ambiguous.
 
     The name itself is preferred to its synonyms, except for the batch size, since `batch_size` may
     be per device next to a `global_batch_size`. A user-defined metric without a split is on the
@@ -123,24 +126,25 @@ def candidates(
     """
     by_name: dict[str, list[str]] = {}
     for column in columns:
-        name = ours(column, metrics)
+        name = our_name(column, metrics)
         if name is not None and name not in ignored:
             by_name.setdefault(name, []).append(column)
     for metric in metrics:
-        of_metric = by_name.get(f"validation_{metric}", [])
-        bare = [column for column in of_metric if not _has_split(column)]
-        if len(of_metric) > len(bare) == 1 and f"train_{metric}" not in by_name:
-            of_metric.remove(bare[0])
-            by_name[f"train_{metric}"] = bare
-    for name, several in by_name.items():
-        if name in several and name != "batch_size":
+        validation_columns = by_name.get(f"validation_{metric}", [])
+        without_split = [column for column in validation_columns if not _has_split(column)]
+        has_both = len(validation_columns) > len(without_split) == 1
+        if has_both and f"train_{metric}" not in by_name:
+            validation_columns.remove(without_split[0])
+            by_name[f"train_{metric}"] = without_split
+    for name, synonyms in by_name.items():
+        if name in synonyms and name != "batch_size":
             by_name[name] = [name]
-            if name == "epoch" and "epochs" in several:
-                return {**by_name, "epochs": ["epochs"]}  # the horizon, a factor
+            if name == "epoch" and "epochs" in synonyms:  # `epochs` is the horizon, a factor, here
+                return {**by_name, "epochs": ["epochs"]}
     return by_name
 
 
-def pattern(texts: Iterable[str], names: Collection[str]) -> str:
+def commonest_pattern(texts: Iterable[str], names: Collection[str]) -> str:
     """Return the commonest pattern of texts, with placeholders for the numbers of some names.
 
     The path bs8_lr0.1_seed3/metrics.csv has the pattern
@@ -148,9 +152,9 @@ def pattern(texts: Iterable[str], names: Collection[str]) -> str:
     """
 
     def placeholder(match: re.Match[str]) -> str:
-        parts = _plain(match[1]).split()
-        for first in range(len(parts)):
-            if (name := ours(" ".join(parts[first:]))) in names:
+        words = _words(match[1]).split()
+        for first in range(len(words)):
+            if (name := our_name(" ".join(words[first:]))) in names:
                 return f"{match[1]}{match[2]}{{{name}}}"
         return f"{match[1]}{match[2]}*"
 

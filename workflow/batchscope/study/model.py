@@ -1,18 +1,11 @@
-"""Base class and field types of the pydantic models of a study file."""
+"""Base class, and field types of several pydantic models of a study file."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from typing import Annotated, Any, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    WrapValidator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WrapValidator
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
 LARGEST_INTEGER = 10**9
@@ -31,12 +24,11 @@ class Model(BaseModel):
     )
 
     def explicit(self) -> dict[str, Any]:
-        """Return the keys that the file states, without defaults."""
         return {key: getattr(self, key) for key in self.model_fields_set}
 
 
 class GeneratedModel(Model):
-    """Base of models that `create_model` makes, whose docstrings pydantic would search for long."""
+    """Base class of models that `create_model` makes: pydantic does not search their docstrings."""
 
     model_config = ConfigDict(use_attribute_docstrings=False)
 
@@ -64,7 +56,7 @@ def _scalar(value: Any) -> Any:
     raise PydanticCustomError("scalar", "Input should be a number, true, false or a short text")
 
 
-# Strict: true is no number, and a text is none.
+# Numbers are strict: `true` and texts are no numbers.
 Integer = Annotated[int, Field(strict=True, le=LARGEST_INTEGER)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Positive = Annotated[Number, Field(gt=0)]
@@ -78,7 +70,7 @@ Name = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,59}$")]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Flag = Annotated[bool, Field(strict=True)]
 Scalar = Annotated[Any, AfterValidator(_scalar)]
-# A list of distinct values; several types of it follow.
+# The values of a list are distinct.
 UNIQUE = AfterValidator(_unique)
 Unique = Annotated[tuple[Item, ...], Field(min_length=1), UNIQUE]
 # A list of distinct texts; a single text stands for a list of one.
@@ -91,7 +83,7 @@ Texts = Annotated[
 
 
 def mapping(model: type[Model]) -> Any:
-    """Return the type of a dict with the stated keys of a model, in the order of the file."""
+    """Return the type of a dict: the keys of a model that the file states, in its order."""
 
     def read(raw: Any, validate: Any) -> dict[str, Any]:
         values = validate(raw)

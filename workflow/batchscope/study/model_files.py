@@ -14,15 +14,13 @@ from pathlib import Path
 
 from batchscope.core import disk
 from batchscope.core.errors import UserError
-from batchscope.core.problems import Place, Problem, received, unmet
+from batchscope.core.problems import Place, Problem, received, why_unmet
 from batchscope.study import names, setting
 from batchscope.study.example_kinds import NETWORKS
 
-# Modules that are imported before any model file. Local files of these names are never used.
-_IMPORTED = {*sys.stdlib_module_names, "batchscope", "keras", "numpy", "tensorflow"}
-
-
-_SAVED = ".keras"
+# These modules are imported before any model file, so local files of their names are never used.
+_FOREIGN_MODULES = {*sys.stdlib_module_names, "batchscope", "keras", "numpy", "tensorflow"}
+_SAVED_SUFFIX = ".keras"
 
 
 def token(name: str, path: str) -> str:
@@ -43,7 +41,7 @@ def digest(path: Path | str) -> str:
 
 
 def is_saved(path: Path | str) -> bool:
-    return Path(path).suffix == _SAVED
+    return Path(path).suffix == _SAVED_SUFFIX
 
 
 def named_files(path: Path | str) -> dict[str, Path]:
@@ -74,13 +72,15 @@ def local_modules(path: Path | str) -> dict[str, Path]:
         UserError: If one of them is invalid Python or cannot be read.
     """
     modules: dict[str, Path] = {}
+    # Files to search for imports, each with the parts of its package's name.
     waiting = [] if is_saved(path) else [(Path(path), ())]
     while waiting:
         file, package = waiting.pop()
         for parts in _imports(_parse(file), package):
-            for count in range(1, 1 + len(parts)) if parts[0] not in _IMPORTED else ():
-                name, place = parts[:count], Path(path).parent.joinpath(*parts[:count])
-                sources = {place / "__init__.py": name, place.with_suffix(".py"): name[:-1]}
+            for count in range(1, 1 + len(parts)) if parts[0] not in _FOREIGN_MODULES else ():
+                name, stem = parts[:count], Path(path).parent.joinpath(*parts[:count])
+                # Path of a package or of a module -> the package of its own relative imports.
+                sources = {stem / "__init__.py": name, stem.with_suffix(".py"): name[:-1]}
                 source = next(filter(os.path.isfile, sources), Path(path))
                 if ".".join(name) not in modules and source != Path(path):
                     modules[".".join(name)] = source
@@ -94,9 +94,9 @@ def _imports(tree: ast.Module, package: tuple[str, ...]) -> Iterator[tuple[str, 
         if isinstance(node, ast.Import):
             yield from (tuple(alias.name.split(".")) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            above = package[: max(0, len(package) + 1 - node.level)] if node.level else ()
+            parents = package[: max(0, len(package) + 1 - node.level)] if node.level else ()
             module = node.module.split(".") if node.module else ()
-            yield from ((*above, *module, alias.name) for alias in node.names)
+            yield from ((*parents, *module, alias.name) for alias in node.names)
 
 
 def _parse(file: Path) -> ast.Module:
@@ -110,12 +110,12 @@ def _parse(file: Path) -> ast.Module:
         raise UserError(f"{place}: {type(error).__name__}: {reason}.") from None
 
 
-def problem(place: Place, path: str) -> Problem | None:
-    """Return the problem of a user's model file that shows without running it, or None."""
-    is_named = path.endswith((".py", _SAVED))
-    if not is_named or (why := unmet(Path(path), Path.is_file)) is not None:
+def find_problem(place: Place, path: str) -> Problem | None:
+    """Return a problem of a user's model file without running the file; None if it is valid."""
+    has_suffix = path.endswith((".py", _SAVED_SUFFIX))
+    if not has_suffix or (why := why_unmet(Path(path), Path.is_file)) is not None:
         expected = "an existing Python file, a .keras file or a built-in model"
-        return received(place, path, expected, NETWORKS, why if is_named else "")
+        return received(place, path, expected, NETWORKS, why if has_suffix else "")
     try:
         digest(path)
     except (UserError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Names of runs, settings, timing sweeps and runs of commands in paths.
+"""Make and parse the names of runs, settings, timing sweeps and runs of commands in paths.
 
 A path spells every setting that changes the numbers behind it. A run is named by its factors::
 
@@ -22,10 +22,10 @@ from batchscope.study.setting import Parameter
 from batchscope.study.versions import ENTRIES
 
 MAX_NAME_LENGTH = 200
-IDS = ("dataset", "model")  # first in a name, without their alias
-# A data set may also have the name `command`, but a model follows it.
+IDS = ("dataset", "model")  # These factors begin a name, without their alias.
+# A data set may be named `command` as well, but then a model follows, not the batch size.
 COMMAND_PATTERN = r"command-[0-9a-f]{8}\+bs=[a-z0-9_.=+-]+"
-_MIN_RANGE = 3  # successive batch sizes that are written as a range
+_MIN_RANGE = 3  # From three on, successive batch sizes are written as a range.
 
 
 class LongNameError(ValueError):
@@ -49,9 +49,9 @@ def split_token(text: str) -> tuple[str, str | None]:
 class Codec:
     """Codec between values and a name, `id+id+alias=value+...`; `default` if that is empty."""
 
-    parameters: Mapping[str, Parameter]  # in the order of the name
+    parameters: Mapping[str, Parameter]  # all parameters in the order of the name
     ids: tuple[str, ...] = ()  # parameters that come first, without alias
-    always: Collection[str] = ()  # parameters that are spelled at their default too
+    always_spelled: Collection[str] = ()  # parameters that are spelled at their default too
 
     def name(self, values: Mapping[str, Any]) -> str:
         """Return the name of values by full name; a missing one has its default.
@@ -62,7 +62,8 @@ class Codec:
         parts = [str(values[key]) for key in self.ids]
         for key, parameter in self.parameters.items():
             value = values.get(key, parameter.default)
-            if key not in self.ids and (key in self.always or value != parameter.default):
+            is_spelled = key in self.always_spelled or value != parameter.default
+            if key not in self.ids and is_spelled:
                 parts.append(f"{parameter.alias}={parameter.text(value)}")
         name = "+".join(parts) or "default"
         if len(name) > MAX_NAME_LENGTH:
@@ -81,14 +82,14 @@ class Codec:
         """
         parts = [] if name == "default" else name.split("+")
         values: dict[str, Any] = dict(zip(self.ids, parts, strict=False))
-        _ = [split_token(text) for text in values.values()]
+        _ = [split_token(text) for text in values.values()]  # This raises ValueError.
         by_alias = {parameter.alias: key for key, parameter in self.parameters.items()}
         for part in parts[len(self.ids) :]:
             alias, equals, text = part.partition("=")
             if not equals or alias not in by_alias or by_alias[alias] in values:
                 raise ValueError(f"Expected alias=value in {name!r}. Received: {part!r}")
             values[by_alias[alias]] = self.parameters[by_alias[alias]].parse(text)
-        if missing := {*self.ids, *self.always} - values.keys():
+        if missing := {*self.ids, *self.always_spelled} - values.keys():
             raise ValueError(f"Expected {', '.join(sorted(missing))} in {name!r}.")
         if self.name(values) != name:
             raise ValueError(f"Expected the canonical name {self.name(values)}. Received: {name!r}")
@@ -130,7 +131,7 @@ class Sweep:
     The name has ranges of batch sizes: `digits-1f0a93c2+mlp+bs=1-4_8+opt=sgd+dev=cpu+th=1`.
     """
 
-    factors: dict[str, Any]  # without the batch size
+    factors: dict[str, Any]  # factors without the batch size
     batch_sizes: tuple[int, ...] = ()  # ascending; empty for a job that searches for one
 
     @property
@@ -165,7 +166,7 @@ class _BatchSizes(Parameter):
 
 
 _SIZES = _BatchSizes("batch_size", tuple[int, ...], (), "", FACTORS["batch_size"].metadata)
-# The name of a job that searches for a batch size has none.
+# A job that searches for a batch size has none in its name.
 _SWEEP = Codec({**SWEEP_FACTORS, "batch_size": _SIZES}, IDS, set(TIMING_CORE) - {"batch_size"})
 
 
@@ -174,7 +175,7 @@ def parse_sweep(name: str) -> Sweep:
     return Sweep(factors, factors.pop("batch_size"))
 
 
-def sweeps(combinations: Iterable[dict[str, Any]]) -> Iterator[Sweep]:
+def group_into_sweeps(combinations: Iterable[dict[str, Any]]) -> Iterator[Sweep]:
     """Yield one sweep for every combination of all factors but the batch size, in order."""
     sizes: dict[tuple[Any, ...], set[int]] = {}
     names = [name for name in SWEEP_FACTORS if name != "batch_size"]

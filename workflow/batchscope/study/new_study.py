@@ -1,4 +1,4 @@
-"""The grid and the first guess of a new study, from the numbers of short trainings."""
+"""Choose the grid and the first guess of a new study from short trainings (`cli.range_test`)."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-LARGEST = 1024  # largest batch size of a first study
-SIZES = 4
+MAX_BATCH_SIZE = 1024  # largest batch size of a new study
+SIZE_COUNT = 4  # number of batch sizes of a new study
 SEEDS, FIRST_SEEDS = 6, 3  # A verdict needs six. A long study begins with three.
-LONG_SECONDS = 1800.0  # of a study that begins with fewer seeds
-FALL = 0.9  # share of the fall from the constant predictor's loss to the lowest one
+LONG_SECONDS = 1800.0  # A study that takes longer begins with fewer seeds.
+# Trainings are compared at this share of the fall from the constant predictor's loss to the lowest.
+FALL_SHARE = 0.9
 # A training may end after this share of the fall, if its loss is also near the lowest one.
-_LEARNED, _NEAR = 0.95, 1.25
-_SPARE = 1.5  # factor of the epochs, for seeds and rates that need more
-_EVALUATIONS = 20  # on the way to nine tenths of the fall
-_MAX_EVALUATED = 3  # examples evaluated per training example
-HALF, LEVEL = 0.5, 0.9  # shares of the highest throughput
-# Half decades from 0.000001 to 10. Those of the range test, and how many a study has.
+_FALL_AT_END, _MAX_LOSS_RATIO = 0.95, 1.25
+_EPOCH_RESERVE = 1.5  # Some seeds and rates need more epochs, by this factor.
+_EVALUATIONS = 20  # number of evaluations until `FALL_SHARE` is reached
+_MAX_EVALUATED = 3  # largest number of evaluated examples per training example
+HALF_SHARE, LEVEL_SHARE = 0.5, 0.9  # shares of the highest throughput; at .9 it levels off
+# Learning rates are half decades from 0.000001 to 10.
 RATES = tuple(float(f"{10 ** (half / 2):.0e}") for half in range(-12, 3))
-TRIED = RATES[4:-2]
-_GRID = 5
+FIRST_RATES = RATES[4:-2]  # rates of the range test
+_RATE_COUNT = 5  # number of learning rates of a new study
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Validation loss along one training, after numbers of examples in rising order."""
+    """Validation losses of one training after rising numbers of examples."""
 
     examples: tuple[float, ...]
     losses: tuple[float, ...]
@@ -53,12 +54,14 @@ def batch_sizes(examples: int, most: float) -> list[int]:
         examples: Training examples; the largest size makes at least four updates of them.
         most: Examples of a batch that fit into memory.
     """
-    largest = 2 ** int(math.log2(max(1, min(examples // 4, most, LARGEST))))
-    step = 4 if largest >= 4 ** (SIZES - 1) * 4 else 2
-    return [largest // step**power for power in reversed(range(SIZES)) if largest // step**power]
+    largest = 2 ** int(math.log2(max(1, min(examples // 4, most, MAX_BATCH_SIZE))))
+    step = 4 if largest >= 4 ** (SIZE_COUNT - 1) * 4 else 2
+    sizes = [largest // step**power for power in reversed(range(SIZE_COUNT))]
+    return [size for size in sizes if size]
 
 
 def loss_after(fall: float, constant: float, lowest: float) -> float:
+    """Return the loss after a share of the fall from the constant predictor's to the lowest one."""
     return constant - fall * (constant - lowest)
 
 
@@ -71,14 +74,14 @@ def best_rate(curves: Mapping[float, Curve], constant: float) -> float | None:
     lowest = min(curve.lowest for curve in curves.values())
     if lowest >= constant:
         return None
-    common = loss_after(FALL, constant, lowest)
+    common = loss_after(FALL_SHARE, constant, lowest)
     return min(sorted(curves), key=lambda rate: curves[rate].examples_to(common))
 
 
 def next_rates(curves: Mapping[float, Curve], constant: float) -> list[float]:
     """Return the rates to try next: all at first, then one beyond a best rate at an end."""
     if not curves:
-        return list(TRIED)
+        return list(FIRST_RATES)
     best = best_rate(curves, constant)
     ends = {min(curves): -1, max(curves): 1}
     if best not in ends:
@@ -87,44 +90,45 @@ def next_rates(curves: Mapping[float, Curve], constant: float) -> list[float]:
     return [RATES[index]] if 0 <= index < len(RATES) else []
 
 
-def rates(best: float, base: int, sizes: Sequence[int]) -> list[float]:
-    """Return five learning rates; the middle one is for the geometric mean of the sizes.
+def rate_grid(best: float, base: int, sizes: Sequence[int]) -> list[float]:
+    """Return five learning rates; the middle one suits the geometric mean of the batch sizes.
 
     The best rate grows as the square root of the batch size.
 
     Args:
-        best: The best rate at the size `base`.
+        best: Best rate at the batch size `base`.
     """
     mean = math.exp(sum(map(math.log, sizes)) / len(sizes))
     middle = RATES.index(scaled_rate(best, mean / base))
-    first = min(max(middle - _GRID // 2, 0), len(RATES) - _GRID)
-    return list(RATES[first : first + _GRID])
+    first = min(max(middle - _RATE_COUNT // 2, 0), len(RATES) - _RATE_COUNT)
+    return list(RATES[first : first + _RATE_COUNT])
 
 
 def scaled_rate(rate: float, factor: float) -> float:
+    """Return the rate of `RATES` at a batch size that is larger by a factor, by the square root."""
     target = math.log(rate) + math.log(factor) / 2
     return min(RATES, key=lambda candidate: abs(math.log(candidate) - target))
 
 
-def length(
+def training_length(
     curve: Curve, constant: float, growth: float, examples: int, evaluated: int
 ) -> tuple[int, int]:
     """Return the epochs of every run, and the training examples between two evaluations.
 
     Args:
-        curve: Of a training at the best rate of a middle size.
+        curve: Losses of a training at the best rate of a middle batch size.
         growth: Largest batch size over that size. It needs more examples, by the square root.
         examples: Training examples.
         evaluated: Examples of an evaluation.
     """
-    near = min(loss_after(_LEARNED, constant, curve.lowest), _NEAR * curve.lowest)
-    learned = curve.examples_to(near)
-    epochs = max(1, math.ceil(_SPARE * learned * math.sqrt(growth) / examples))
-    fallen = curve.examples_to(loss_after(FALL, constant, curve.lowest))
-    return epochs, _rounded(max(fallen / _EVALUATIONS, evaluated / _MAX_EVALUATED))
+    final = min(loss_after(_FALL_AT_END, constant, curve.lowest), _MAX_LOSS_RATIO * curve.lowest)
+    needed = curve.examples_to(final)
+    epochs = max(1, math.ceil(_EPOCH_RESERVE * needed * math.sqrt(growth) / examples))
+    fall = curve.examples_to(loss_after(FALL_SHARE, constant, curve.lowest))
+    return epochs, _rounded_to_two_digits(max(fall / _EVALUATIONS, evaluated / _MAX_EVALUATED))
 
 
-def _rounded(value: float) -> int:
+def _rounded_to_two_digits(value: float) -> int:
     digits = max(0, math.floor(math.log10(max(value, 1))) - 1)
     return max(1, round(value / 10**digits)) * 10**digits
 
@@ -137,8 +141,8 @@ def size_of_throughput(share: float, step_seconds: Mapping[int, float]) -> int:
 def guessed_batch_size(noise_scale: float, half: int, sizes: Sequence[int]) -> int:
     """Return the power of two nearest to sqrt(B_noise a / b), within the range of the sizes.
 
-    With 1 + B_noise / B updates to a loss and a + b B seconds for each of them, this size is the
-    soonest there. At B = a / b the throughput is half of the highest.
+    A loss takes 1 + B_noise / B updates, in units of the fewest, and each update a + b B seconds.
+    This size takes the least time. At B = a / b, `half`, the throughput is half of the highest.
     """
     size = 2 ** round(math.log2(max(1.0, math.sqrt(noise_scale * half))))
     return min(max(size, sizes[0]), sizes[-1])

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-# Value of a constant that keeps the default of the optimizer.
+# This value of a constant stands for the default of the optimizer.
 DEFAULT = -1.0
 
 _ADAM = {"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-7}
@@ -34,26 +34,27 @@ _OPTIMIZERS: dict[str, dict[str, float]] = {
     "RMSprop": {"epsilon": 1e-7},
     "SGD": {},
 }
-CONSTANTS = {title.lower(): constants for title, constants in _OPTIMIZERS.items()}
+# Optimizer, as study files write it -> Keras's defaults.
+DEFAULT_CONSTANTS = {title.lower(): constants for title, constants in _OPTIMIZERS.items()}
 TITLES = {title.lower(): title for title in _OPTIMIZERS}
-NAMES = ("beta_1", "beta_2", "epsilon", "weight_decay")
+CONSTANT_NAMES = ("beta_1", "beta_2", "epsilon", "weight_decay")
 # Rule -> constants that an optimizer needs for it.
-SCALED = {"half_life": ("beta_2",), "square_root": ("beta_1", "beta_2", "epsilon")}
+SCALED_CONSTANTS = {"half_life": ("beta_2",), "square_root": ("beta_1", "beta_2", "epsilon")}
 
 
-def supporting(*names: str) -> tuple[str, ...]:
-    """Return the optimizers with all of some constants.
+def optimizers_with(*names: str) -> tuple[str, ...]:
+    """Return the optimizers that have all of some constants.
 
     All optimizers except ftrl have a weight decay: ftrl computes weights from sums of gradients.
     """
     required = set(names) - {"weight_decay"}
-    optimizers = [name for name, constants in CONSTANTS.items() if required <= set(constants)]
+    optimizers = [name for name, values in DEFAULT_CONSTANTS.items() if required <= set(values)]
     return tuple(name for name in optimizers if name != "ftrl" or "weight_decay" not in names)
 
 
-def effective(factors: dict[str, Any]) -> dict[str, float]:
+def scaled_constants(factors: dict[str, Any]) -> dict[str, float]:
     """Return every constant that a run is trained with, after the scaling rules."""
-    constants = {"weight_decay": 0.0, **CONSTANTS[factors["optimizer"]]}
+    constants = {"weight_decay": 0.0, **DEFAULT_CONSTANTS[factors["optimizer"]]}
     constants |= {name: factors[name] for name in constants if factors[name] != DEFAULT}
     k = factors["batch_size"] / factors["base_batch_size"]
     if factors["beta_scaling"] == "half_life":

@@ -1,6 +1,7 @@
-"""Outcomes of runs with their expected directions, verdicts and reasons.
+"""Verdicts, their reasons, and outcomes: columns of runs.csv with a label.
 
-An outcome is a column of runs.csv with a label. Every study tests the outcomes with a direction.
+Every study tests the outcomes that have a direction. Label and direction are stated with the column
+(`study.columns`, or the entry of a measure or timing), the words of verdicts in the templates.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from batchscope.study import columns, tasks
 
 RISES, FALLS = "rises", "falls"
 LEVEL = 0.05  # false discovery rate of a family; error rate of a comparison with the best
-MIN_SEEDS = 6  # paired replicates; with fewer, every verdict is provisional
-MIN_SEEDS_FOR_INTERVAL = 3  # replicates; fewer values have a range instead of an interval
+MIN_SEEDS = 6  # Verdicts from fewer paired replicates are provisional.
+MIN_SEEDS_FOR_INTERVAL = 3  # Fewer replicates have a range instead of an interval.
 
 
 class Verdict(enum.StrEnum):
@@ -21,41 +22,41 @@ class Verdict(enum.StrEnum):
 
     SUPPORTED = "supported"
     CONTRADICTED = "contradicted"
-    WITHIN = "within"  # the margin of the best of the others
-    BEYOND = "beyond"
-    NOT_RESOLVED = "not_resolved"
-    PROVISIONAL = "provisional"  # two to five replicates
-    ONE_SEED = "one_seed"
-    NOT_TESTABLE = "not_testable"
+    WITHIN = "within"  # No other batch size is better by more than the margin.
+    BEYOND = "beyond"  # Another batch size is better by more than the margin.
+    NOT_RESOLVED = "not_resolved"  # The interval contains the bound.
+    PROVISIONAL = "provisional"  # There are two to five replicates.
+    ONE_SEED = "one_seed"  # There is one replicate, and no interval.
+    NOT_TESTABLE = "not_testable"  # A value is missing; the reason says why.
 
 
-# Verdict on 'no other is better by more than a margin' -> verdict on the batch size.
+# Verdict on "no other size is better by more than the margin" -> verdict on the batch size.
 MARGIN_VERDICTS = {Verdict.SUPPORTED: Verdict.WITHIN, Verdict.CONTRADICTED: Verdict.BEYOND}
 
 
 class Reason(enum.StrEnum):
     """Reason of a verdict that does not follow from the interval alone."""
 
-    NONE = ""
-    NOT_AT_EVERY_STEP = "not_at_every_step"  # supported, but one step goes significantly back
-    RATE_ON_EDGE = "rate_on_edge"  # a better learning rate may be outside the grid
-    RATE_LEFT = "rate_left"  # the race, although it was better at this budget
-    AT_FIRST_EVALUATION = "at_first_evaluation"  # the cost is an upper bound
-    LOWER_BOUND = "lower_bound"  # nothing stopped the runs
-    FAILED = "failed"  # a run did not finish
-    NOT_REACHED = "not_reached"  # a run finished without reaching the target
-    NO_VALUE = "no_value"  # no run, no evaluation within the budget, or no timing
-    ALONE = "alone"  # nothing to compare it with
-    NO_BUDGET = "no_budget"  # some training ended before the budget
-    NOT_POSITIVE = "not_positive"  # a value of 0 or below has no logarithm
-    NOT_IN_GRID = "not_in_grid"
-    SEVERAL = "several"  # several settings; the document names none
-    NO_RESULTS = "no_results"
-    NO_GPU = "no_gpu"
-    FEW_GPUS = "few_gpus"
-    NO_MACHINE = "no_machine"  # no results of a second machine
-    NO_CORES = "no_cores"
-    NOT_INSTALLED = "not_installed"
+    NONE = ""  # The interval explains the verdict.
+    NOT_AT_EVERY_STEP = "not_at_every_step"  # The trend holds, but one step goes back.
+    RATE_ON_EDGE = "rate_on_edge"  # A better learning rate may be outside the grid.
+    RATE_LEFT = "rate_left"  # The comparison needs a rate that left the race.
+    AT_FIRST_EVALUATION = "at_first_evaluation"  # The cost is an upper bound.
+    LOWER_BOUND = "lower_bound"  # Nothing stopped the runs, so their length is a lower bound.
+    FAILED = "failed"  # A run did not finish.
+    NOT_REACHED = "not_reached"  # A run finished without reaching the target.
+    NO_VALUE = "no_value"  # There is no run, no evaluation within the budget, or no timing.
+    ALONE = "alone"  # There is nothing to compare the batch size with.
+    NO_BUDGET = "no_budget"  # Some training ended before the budget.
+    NOT_POSITIVE = "not_positive"  # A value of 0 or below has no logarithm.
+    NOT_IN_GRID = "not_in_grid"  # The grid of the experiment lacks the cell.
+    SEVERAL = "several"  # The runs differ in a factor that the document does not name.
+    NO_RESULTS = "no_results"  # The experiment has no results.
+    NO_GPU = "no_gpu"  # The machine has no GPU.
+    FEW_GPUS = "few_gpus"  # The machine has fewer GPUs than the runs need.
+    NO_MACHINE = "no_machine"  # There are no results of a second machine.
+    NO_CORES = "no_cores"  # The machine has fewer cores than the runs need.
+    NOT_INSTALLED = "not_installed"  # A file that the command requires is missing.
 
 
 @dataclass(frozen=True)
@@ -68,23 +69,24 @@ class Outcome:
     direction: str
 
 
-def _outcome(column: str, metrics: tasks.Metrics = ()) -> Outcome | None:
+def _labelled_outcome(column: str, metrics: tasks.Metrics = ()) -> Outcome | None:
     described = columns.describe(column, metrics)
     if not described or not described.label:
         return None
     return Outcome(column, described.label, described.unit, described.direction)
 
 
-def outcome(column: str) -> Outcome | None:
-    result = _outcome(column)
+def tested_outcome(column: str) -> Outcome | None:
+    """Return the outcome of a column; None unless every study tests it."""
+    result = _labelled_outcome(column)
     return result if result and result.direction else None
 
 
-def with_direction(column: str, direction: str, metrics: tasks.Metrics) -> Outcome | None:
+def outcome_with_direction(column: str, direction: str, metrics: tasks.Metrics) -> Outcome | None:
     """Return an outcome with the direction that a study states; None if it is no outcome.
 
     Args:
         metrics: User-defined metrics of the experiment.
     """
-    result = _outcome(column, metrics)
+    result = _labelled_outcome(column, metrics)
     return result and replace(result, direction=direction)

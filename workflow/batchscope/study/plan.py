@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from batchscope.study.experiments import Experiment
     from batchscope.study.study_file import StudyFile
 
-# Names of the two runs of a pair: position 0 and 1 of a line.
+# Names of the two runs of a pair, at the positions 0 and 1 of the line between their weights.
 Pair = tuple[str, str]
 
 
@@ -29,7 +29,7 @@ class PlannedExperiment:
 
     Attributes:
         keys: The model of the study file, one of the four kinds.
-        vary: Factor -> values; data sets and models are ids.
+        vary: Factor -> values. Data sets and models are names with digests, as in paths.
         numbers: Published values by figure.
         runs: Training -> its factors, in order: cases, then vary as written, then seeds.
         seeds: Seeds of the runs so far.
@@ -64,17 +64,17 @@ class PlannedExperiment:
 
     @property
     def deciding_analyses(self) -> tuple[int, ...]:
-        """Numbers of seeds before each interim analysis that decides statements."""
         return tuple(seeds for seeds in self.analyses if seeds >= MIN_SEEDS)
 
     @property
     def verdict_seeds(self) -> int:
+        """Seeds so far; at least those of the first analysis that decides statements."""
         return max(len(self.seeds), *self.deciding_analyses[:1], 0)
 
     @property
     def race(self) -> tuple[int, ...]:
         """Numbers of seeds before each analysis of the race over learning rates; empty if none."""
-        return self.analyses if self.analyses[:1] == (stages.SCREENING,) else ()
+        return self.analyses if self.analyses[:1] == (stages.SCREENING_SEEDS,) else ()
 
     @cached_property
     def batch_sizes(self) -> tuple[int, ...]:
@@ -82,9 +82,9 @@ class PlannedExperiment:
         return tuple(sorted(sizes or (self.vary["batch_size"] if self.columns else ())))
 
     @property
-    def by_horizon(self) -> bool:
-        """Whether learning rates fall towards the horizon: prefixes are no shorter trainings."""
-        return bool(self.schedule) or any(map(run_factors.by_horizon, self.runs.values()))
+    def depends_on_horizon(self) -> bool:
+        """Whether rates or batch sizes depend on the horizon: prefixes are no shorter trainings."""
+        return bool(self.schedule) or any(map(run_factors.horizon_factor, self.runs.values()))
 
     @property
     def schedule(self) -> str:
@@ -95,7 +95,7 @@ class PlannedExperiment:
 
     @property
     def has_evaluations(self) -> bool:
-        ends = self.external_runs and self.external_runs.ends
+        ends = self.external_runs and self.external_runs.end_reason
         return not ends and all(run["evaluate_every"] for run in self.runs.values())
 
     @cached_property
@@ -108,17 +108,14 @@ class PlannedExperiment:
 
     @cached_property
     def measures(self) -> dict[str, dict[str, Any]]:
-        """Measure -> every setting, by full name."""
         return {measure.name: measure.settings for measure in self.keys.measure}
 
     @cached_property
     def timings(self) -> dict[str, dict[str, Any]]:
-        """Timing of a sweep -> every setting, by full name."""
         return {timing.name: timing.settings for timing in self.keys.timing}
 
     @property
-    def own_factors(self) -> list[str]:
-        """Names of the factors of its command; empty without a command."""
+    def command_factors(self) -> list[str]:
         return [name for run in list(self.commands.values())[:1] for name in run.factors]
 
     def factors(self) -> Iterator[dict[str, Any]]:

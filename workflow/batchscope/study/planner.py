@@ -1,6 +1,7 @@
-"""Plan a study: from the models of its file to experiments and runs, with every check of meaning.
+"""Plan a study: from the content of its file to experiments and runs, with every check of meaning.
 
-Precedence of a run's factors: defaults, set, cases, vary, seed. All problems are collected.
+`make` returns the plan, or raises all problems together. A method of `_Planner` plans each kind of
+experiment; `study.grids` combines its factors. New checks belong to `study.checks`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscope.core.errors import ConfigError
-from batchscope.core.problems import Place, Problem, merged, received, unknown, unmet
+from batchscope.core.problems import Place, Problem, received, sorted_problems, unknown, why_unmet
 from batchscope.study import (
     checks,
     claims,
@@ -47,18 +48,18 @@ from batchscope.study.run_factors import FACTORS, SWEEP_FACTORS
 from batchscope.study.setting import Parameter
 from batchscope.study.stages import Stage
 
-# Function from a data set's id to its training examples; None unless it is prepared.
-Recorded = Callable[[str], int | None]
-# Function from the name of a study's folder to the results of its interim analyses, by experiment.
-Looked = Callable[[str], Mapping[str, Stage]]
+# Function from a data set's id to its training examples; None unless the data set is prepared.
+RecordedSizes = Callable[[str], int | None]
+# Function from a study's folder name to the results of its interim analyses, by experiment.
+InterimResults = Callable[[str], Mapping[str, Stage]]
 
 
 def make(
     raw: dict[str, Any],
     scale: str = study_file.FULL,
-    recorded: Recorded = lambda dataset_id: None,
+    recorded: RecordedSizes = lambda dataset_id: None,
     folder: Path | None = None,
-    looked: Looked = lambda study_folder: {},
+    interim_results: InterimResults = lambda study_folder: {},
     local: bool = False,
 ) -> Study:
     """Return the planned study of a file.
@@ -66,8 +67,9 @@ def make(
     Args:
         raw: Content of the file.
         scale: `full`, or `reduced` for the smaller form.
+        recorded: Sizes of the training sets that are prepared.
         folder: Folder of the file. Paths of external runs are relative to it.
-        looked: Results of the interim analyses so far.
+        interim_results: Results of the interim analyses so far.
         local: Whether commands run on this machine: a missing program is an error then.
 
     Raises:
@@ -75,24 +77,24 @@ def make(
     """
     file, written, replaced = study_file.read(raw, scale)
     reduced = scale == study_file.REDUCED
-    analysed = looked(folder_name(file.study, reduced))
-    planner = _Planner(file, reduced, recorded, folder or Path(), analysed, local)
+    results = interim_results(folder_name(file.study, reduced))
+    planner = _Planner(file, reduced, recorded, folder or Path(), results, local)
     study = planner.study(written)
     if planner.problems:
-        problems = [study_file.in_reduced(problem, replaced) for problem in planner.problems]
-        raise ConfigError([problem.line for problem in merged(problems)])
-    warnings = [study_file.in_reduced(problem, replaced).line for problem in planner.warnings]
+        problems = [study_file.moved_to_reduced(problem, replaced) for problem in planner.problems]
+        raise ConfigError([problem.line for problem in sorted_problems(problems)])
+    warnings = [study_file.moved_to_reduced(problem, replaced).line for problem in planner.warnings]
     return replace(study, warnings=tuple(dict.fromkeys(warnings)))
 
 
 class _Planner:
-    """One pass over a study file; collects problems and warnings."""
+    """Plans the experiments of a file one after the other; collects problems and warnings."""
 
     def __init__(
         self,
         file: study_file.StudyFile,
         reduced: bool,
-        recorded: Recorded,
+        recorded: RecordedSizes,
         folder: Path,
         stages: Mapping[str, Stage],
         local: bool,
@@ -101,8 +103,8 @@ class _Planner:
         self.stages = stages
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
-        self.earlier_problems = 0  # before the experiment that is planned
-        self.possible_runs: set[Any] = set()  # all runs of the study up to its last stage
+        self.earlier_problems = 0  # number of problems before the current experiment
+        self.possible_runs: set[Any] = set()  # all runs that the stages of the study may have
         definitions = {**BUILT_IN, **file.datasets}
         self.datasets = {
             name: self._dataset(name, definitions[name], recorded) for name in definitions
@@ -110,7 +112,8 @@ class _Planner:
         self.models = {name: (name, None) for name in sorted(NETWORKS)}
         self.models |= {name: self._model(name, path) for name, path in file.models.items()}
         self.by_id = {info.id: info for info in self.datasets.values() if info}
-        self.sizes = {info.id: info.training_examples for info in self.by_id.values()}
+        # Data set -> training examples.
+        self.examples = {info.id: info.training_examples for info in self.by_id.values()}
         ids = {name: info.id if info else None for name, info in self.datasets.items()}
         models = {name: model[0] if model else None for name, model in self.models.items()}
         self.ids = IdReader(self.problems, ids, models)
@@ -121,7 +124,7 @@ class _Planner:
         file, planned, metrics = self.file, {}, {}
         for name, keys in file.experiments.items():
             place, self.earlier_problems = ("experiments", name), len(self.problems)
-            self.problems += checks.metrics(place, keys, metrics)
+            self.problems += checks.metric_conflicts(place, keys, metrics)
             experiment = self._plan(keys, place)
             if experiment and not self._failed:
                 planned[name] = experiment
@@ -165,12 +168,12 @@ class _Planner:
         except LongNameError:
             text = f"A name in the paths of results has more than {MAX_NAME_LENGTH} characters. "
             text += "Choose shorter names of data sets, models and factors, or fewer values."
-            at = (*place, "vary") if isinstance(keys, TimingExperiment) else place
-            self.problems.append(Problem(at, text))
+            key_place = (*place, "vary") if isinstance(keys, TimingExperiment) else place
+            self.problems.append(Problem(key_place, text))
             return None
         return planned and replace(planned, numbers=numbers)
 
-    def _dataset(self, name: str, definition: Any, recorded: Recorded) -> DatasetInfo | None:
+    def _dataset(self, name: str, definition: Any, recorded: RecordedSizes) -> DatasetInfo | None:
         problems = [*definition.problems(("datasets", name))]
         self.problems += problems
         return None if problems else DatasetInfo.of(name, definition, recorded)
@@ -180,7 +183,7 @@ class _Planner:
         place, path = ("models", name), os.path.expanduser(written)
         if name in NETWORKS and path != name:
             self.problems.append(received(place, path, "another name: this model is built in"))
-        elif problem := None if path in NETWORKS else model_files.problem(place, path):
+        elif problem := None if path in NETWORKS else model_files.find_problem(place, path):
             self.problems.append(problem)
             return None
         if name in NETWORKS or path in NETWORKS:
@@ -190,19 +193,19 @@ class _Planner:
     def _machine(self, name: str, machine: study_file.Machine) -> tuple[str, str]:
         """Return the results folder of another machine, and its name there."""
         place, folder = ("machines", name), os.path.expanduser(machine.results)
-        at = (*place, "results")
+        key_place = (*place, "results")
         if name == self.file.machine:
             text = "another name than this machine's `machine`"
             self.problems.append(received(place, name, text))
         if os.path.realpath(folder) == os.path.realpath("results"):
             why = ", this machine's own"
             text = "a copy of the other machine's folder"
-            self.problems.append(received(at, folder, text, why=why))
-        elif (why := unmet(Path(folder), Path.is_dir)) == "":
+            self.problems.append(received(key_place, folder, text, why=why))
+        elif (why := why_unmet(Path(folder), Path.is_dir)) == "":
             text = f"No such folder (received '{folder}'). The report leaves {name} out."
-            self.warnings.append(Problem(at, text))
+            self.warnings.append(Problem(key_place, text))
         elif why:
-            self.problems.append(received(at, folder, "a folder that can be read", why=why))
+            self.problems.append(received(key_place, folder, "a folder that can be read", why=why))
         return os.path.normpath(folder), machine.machine
 
     def _published(self) -> dict[str, tuple[int, str]]:
@@ -216,7 +219,7 @@ class _Planner:
         return published
 
     def _claims(self, planned: dict[str, PlannedExperiment]) -> tuple[claims.Claim, ...]:
-        if self.problems:  # claims are about experiments that may be missing now
+        if self.problems:  # Claims are about experiments, which may be missing now.
             return ()
         return claims.read(self.file.claims, planned, self.problems.append)
 
@@ -246,9 +249,8 @@ class _Planner:
             return seeds, (), stage
         # Other seeds have not been analysed yet.
         stage = stage if stage.first == seeds.first else Stage()
-        race = checks.has_race(keys)
-        planned = stages.race_seeds(seeds.at_most) if race else stages.analysis_seeds(seeds.at_most)
-        return seeds.seeds, planned, stage
+        analysis_seeds = stages.race_seeds if checks.has_race(keys) else stages.analysis_seeds
+        return seeds.seeds, analysis_seeds(seeds.at_most), stage
 
     def _training(self, keys: TrainingExperiment, place: Place) -> PlannedExperiment | None:
         grid = self._grid(place, keys, FACTORS, self._seeds(place, keys))
@@ -259,60 +261,60 @@ class _Planner:
         )
         self.problems += [
             *figure_checks.problems(place, keys, measures, timed),
-            *checks.epochs_without_a_measure(place, keys, measures),
-            *checks.timings(place, keys, experiments, timed),
-            *checks.comparison(place, keys),
+            *checks.unused_epochs(place, keys, measures),
+            *checks.problems_of_seconds(place, keys, experiments, timed),
+            *checks.comparison_keys(place, keys),
         ]
-        if self._failed or not self._usable(grid):
+        if self._failed or not self._is_usable(grid):
             return None
         runs = self._expand(grid, timed=not TRAINING_TIMINGS.keys().isdisjoint(measures))
         factors = [*runs.values()]
         if not factors:
             return None
-        learned = {self.by_id[run["dataset"]].task for run in factors}
-        learned = tuple(task for task in tasks.TASKS if task in learned or None in learned)
-        pairs = {item.name: checks.pairs(item, runs) for item in keys.measure if item.between}
-        at = (*place, "measure")
+        known_tasks = {self.by_id[run["dataset"]].task for run in factors}
+        task_names = tuple(name for name in tasks.TASKS if {name, None} & known_tasks)
+        pairs = {item.name: checks.run_pairs(item, runs) for item in keys.measure if item.between}
+        key_place = (*place, "measure")
         self.problems += [
-            *checks.outcomes_of_others(place, keys, learned),
-            *checks.settings(at, keys.measure, factors, self.sizes),
-            *checks.epochs_not_kept(place, keys.at_epochs, {run["epochs"] for run in factors}),
-            *checks.budgets_beyond(place, keys.budgets, factors, self.sizes, learned),
-            *checks.lengths(place, keys, factors),
-            *checks.outcomes_of_margins(place, keys, measures, factors),
-            *checks.no_pairs(at, keys.measure, pairs),
+            *checks.outcomes_of_other_tasks(place, keys, task_names),
+            *checks.unfit_settings(key_place, keys.measure, factors, self.examples),
+            *checks.unsaved_epochs(place, keys.at_epochs, {run["epochs"] for run in factors}),
+            *checks.unreachable_budgets(place, keys.budgets, factors, self.examples, task_names),
+            *checks.uses_before_the_end(place, keys, factors),
+            *checks.margins_without_outcomes(place, keys, measures, factors),
+            *checks.measures_without_pairs(key_place, keys.measure, pairs),
         ]
         planned = PlannedExperiment(
             place[-1],
             keys,
             grid.vary,
             runs=runs,
-            seeds=_seeds(factors),
+            seeds=_distinct_seeds(factors),
             analyses=grid.analyses,
             pairs=pairs,
             timed=timed,
-            tasks=learned,
+            tasks=task_names,
         )
-        return self._checked(planned, planned.verdict_seeds)
+        return self._with_seed_warnings(planned, planned.verdict_seeds)
 
     def _timing(self, keys: TimingExperiment, place: Place) -> PlannedExperiment | None:
         grid = self._grid(place, keys, SWEEP_FACTORS)
         timings = {timing.name: timing.settings for timing in keys.timing}
         self.problems += [
-            *checks.epochs_without_a_measure(place, keys, timings),
+            *checks.unused_epochs(place, keys, timings),
             *figure_checks.problems(place, keys, timings, timed=True),
         ]
-        if self._failed or not self._usable(grid):
+        if self._failed or not self._is_usable(grid):
             return None
         combinations = []
         for _, factors, place_of in grid.combinations():
             info = self.by_id[factors["dataset"]]
             self._check(incompatible_factors.timing_problems(factors, info, timings), place_of)
             combinations.append(factors)
-        at = (*place, "timing")
-        self.problems += checks.settings(at, keys.timing, combinations, self.sizes)
-        sweeps = tuple(names.sweeps(combinations))
-        _ = [sweep.name for sweep in sweeps]  # raises LongNameError
+        key_place = (*place, "timing")
+        self.problems += checks.unfit_settings(key_place, keys.timing, combinations, self.examples)
+        sweeps = tuple(names.group_into_sweeps(combinations))
+        _ = [sweep.name for sweep in sweeps]  # This raises LongNameError.
         return PlannedExperiment(place[-1], keys, grid.vary, sweeps=sweeps)
 
     def _external(self, keys: ExternalExperiment, place: Place) -> PlannedExperiment | None:
@@ -333,7 +335,7 @@ class _Planner:
             external_runs=runs,
         )
         self.problems += logged_experiments.log_problems(place, keys, planned)
-        return self._checked(planned, logged_experiments.common_seeds(runs))
+        return self._with_seed_warnings(planned, logged_experiments.common_seeds(runs))
 
     def _command(self, keys: CommandExperiment, place: Place) -> PlannedExperiment | None:
         seeds = self._seeds(place, keys)
@@ -343,7 +345,7 @@ class _Planner:
         )
         self.problems += [*grid.problems(), *logged_experiments.command_problems(place, keys, grid)]
         self._check_logged(place, keys)
-        if command is None or self._failed or self._too_many(grid):
+        if command is None or self._failed or self._is_too_large(grid):
             return None
         runs = logged_experiments.command_runs(place, command, grid, self.problems)
         if not runs:
@@ -353,13 +355,13 @@ class _Planner:
         factors = [run.factors for run in runs.values()]
         sizes = tuple(dict.fromkeys(run["batch_size"] for run in factors))
         # Names of runs at later stages are unknown: no two experiments share them.
-        later = ((place[-1], at) for at in range(grid.size))
-        self.possible_runs.update(later if grid.analyses else runs)
+        later_runs = ((place[-1], index) for index in range(grid.size))
+        self.possible_runs.update(later_runs if grid.analyses else runs)
         planned = PlannedExperiment(
             place[-1],
             keys,
             {**grid.vary, "batch_size": sizes},
-            seeds=_seeds(factors),
+            seeds=_distinct_seeds(factors),
             analyses=grid.analyses,
             timed=keys.alone,
             tasks=tuple(tasks.TASKS),
@@ -367,15 +369,15 @@ class _Planner:
             columns=logged_experiments.command_columns(keys),
         )
         self.problems += logged_experiments.log_problems(place, keys, planned)
-        return self._checked(planned, planned.verdict_seeds)
+        return self._with_seed_warnings(planned, planned.verdict_seeds)
 
-    def _checked(self, planned: PlannedExperiment, seeds: int) -> PlannedExperiment:
+    def _with_seed_warnings(self, planned: PlannedExperiment, seeds: int) -> PlannedExperiment:
         stage = self.stages.get(planned.name)
-        self.warnings += checks.seeds(planned, seeds, stage, self.reduced)
+        self.warnings += checks.unsuitable_seeds(planned, seeds, stage, self.reduced)
         return planned
 
     def _check_logged(self, place: Place, keys: LoggedExperiment) -> None:
-        self.problems += checks.comparison(place, keys)
+        self.problems += checks.comparison_keys(place, keys)
         self.problems += figure_checks.problems(place, keys, versions.ENTRIES, timed=True)
 
     def _numbers(self, place: Place, keys: Experiment) -> dict[str, tuple[Any, ...]]:
@@ -383,23 +385,24 @@ class _Planner:
         numbers = {}
         for figure, body in keys.published.items():
             if body.numbers and figure in FIGURES:
-                at, numbers[figure] = (*place, "published", figure, "numbers"), tuple(body.numbers)
-                self.problems += published_numbers.problems(at, figure, body.numbers)
+                key_place = (*place, "published", figure, "numbers")
+                numbers[figure] = tuple(body.numbers)
+                self.problems += published_numbers.problems(key_place, figure, body.numbers)
                 if not isinstance(keys, CommandExperiment):
                     numbers[figure] = tuple(
-                        replace(series, factors=self.ids.read((*at, index), series.factors))
+                        replace(series, factors=self.ids.read((*key_place, index), series.factors))
                         for index, series in enumerate(body.numbers)
                     )
         return numbers
 
-    def _usable(self, grid: Grid) -> bool:
+    def _is_usable(self, grid: Grid) -> bool:
         """Return whether the size, the data sets and the models of a grid are valid."""
-        if self._too_many(grid) or not all(grid.vary.values()):
+        if self._is_too_large(grid) or not all(grid.vary.values()):
             return False
         combinations = (factors for _, factors, _ in grid.combinations())
         return all(factors["dataset"] and factors["model"] for factors in combinations)
 
-    def _too_many(self, grid: Grid) -> bool:
+    def _is_too_large(self, grid: Grid) -> bool:
         limit = self.file.max_runs
         if grid.size > limit:
             text = f"at most {limit} runs (max_runs)"
@@ -413,13 +416,13 @@ class _Planner:
         for index, factors, place_of in grid.combinations():
             info = self.by_id[factors["dataset"]]
             self._check(incompatible_factors.training_problems(factors, info), place_of)
-            of_seeds = [{**factors, "seed": seed} for seed in grid.seeds]
-            current_seeds = grid.seeds_of(names.run_name(of_seeds[0]))
+            replicates = [{**factors, "seed": seed} for seed in grid.seeds]
+            current_seeds = grid.seeds_of(names.run_name(replicates[0]))
             if timed:
-                names.timing_name(factors)
-            for run in of_seeds:
+                names.timing_name(factors)  # This raises LongNameError.
+            for run in replicates:
                 name = names.run_name(run)
-                if name in cases:  # values of vary and seeds are distinct, so cases repeat
+                if name in cases:  # Values of vary and seeds are distinct, so two cases are equal.
                     text = f"another case than cases[{cases[name]}], which has the same runs"
                     self.problems.append(received((*grid.place, "cases", index), {1: 1}, text))
                     return {}
@@ -430,8 +433,9 @@ class _Planner:
         return runs
 
     def _check(self, problems: Iterable[Problem], place_of: Callable[[str], Place]) -> None:
+        """Add problems of factors at the places where the file states these factors."""
         self.problems += [Problem(place_of(factor), text) for (factor,), text in problems]
 
 
-def _seeds(runs: Iterable[dict[str, Any]]) -> tuple[int, ...]:
+def _distinct_seeds(runs: Iterable[dict[str, Any]]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(factors["seed"] for factors in runs))

@@ -1,4 +1,4 @@
-"""Published values of documents, shown for comparison with the values of a study."""
+"""Models of the values that documents publish, which reports show next to ours."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class PublishedColumn(NamedTuple):
 
     label: str
     unit: str
-    least: float | None = 0
-    most: float | None = None
+    minimum: float | None = 0
+    maximum: float | None = None
 
 
 def _metric_column(metric: Metric, data: str) -> PublishedColumn:
     label = f"{display.capital(metric.words)} on {data} data"
-    least = 0 if metric.least == 0 else None
-    return PublishedColumn(label, "shares" * metric.share, least, 1 if metric.most == 1 else None)
+    unit, minimum = "shares" * metric.share, 0 if metric.minimum == 0 else None
+    return PublishedColumn(label, unit, minimum, 1 if metric.maximum == 1 else None)
 
 
 COLUMNS: dict[str, PublishedColumn] = {
@@ -40,7 +40,7 @@ COLUMNS: dict[str, PublishedColumn] = {
         for metric in METRICS.values()
         for split, data in (("test", "test"), ("train", "training"))
     },
-    "utilisation_percent": PublishedColumn("Utilisation", "percent", most=100),
+    "utilisation_percent": PublishedColumn("Utilisation", "percent", maximum=100),
     "memory_mb": PublishedColumn("Memory", "MB"),
     "examples_per_second": PublishedColumn("Throughput", "examples per second"),
     "best_train_loss": PublishedColumn("Best training loss", NATS),
@@ -58,9 +58,9 @@ COLUMNS: dict[str, PublishedColumn] = {
         for epsilon in ("0.001", "0.0005")
     },
 }
-# The figures that show them. All are in one table of the report; `accuracy` and `usage` also have
-# panels for them.
-FIGURES: dict[str, tuple[str, ...]] = {
+# Figure -> columns that a study may state for it. One table of the report shows all of them. Only
+# the figures `accuracy` and `usage` have panels for them, too.
+COLUMNS_BY_FIGURE: dict[str, tuple[str, ...]] = {
     "accuracy": tuple(f"{split}_{name}" for name in METRICS for split in ("test", "train")),
     "usage": ("utilisation_percent", "memory_mb", "examples_per_second"),
     "best_losses": ("best_train_loss", "best_validation_loss"),
@@ -72,7 +72,7 @@ FIGURES: dict[str, tuple[str, ...]] = {
 
 
 class _SeriesModel(GeneratedModel):
-    """One series: its factors, its batch sizes, and one number per batch size for each column."""
+    """Keys of one series: factors, batch sizes, and one number per batch size for each column."""
 
     batch_size: Annotated[Unique[Count], Field(description="The document's batch sizes.")]
 
@@ -92,7 +92,7 @@ def _fields() -> dict[str, Any]:
         {name: item for name, item in EVERY_FACTOR.items() if name not in ("seed", "batch_size")}
     )
     for name, column in COLUMNS.items():
-        number = Annotated[Number, Field(ge=column.least, le=column.most)]
+        number = Annotated[Number, Field(ge=column.minimum, le=column.maximum)]
         values = Annotated[tuple[number, ...], Field(min_length=1)]
         fields[name] = (values, Field(None, description=f"{column.label} in the document."))
     return fields
@@ -113,7 +113,7 @@ class PublishedValues:
     columns: dict[str, tuple[float, ...]]
 
 
-def _values(raw: Any, validate: Any) -> PublishedValues:
+def _as_published_values(raw: Any, validate: Any) -> PublishedValues:
     model = validate(raw)
     values = {key: getattr(model, key) for key in raw}
     columns = {key: values.pop(key) for key in raw if key in COLUMNS}
@@ -121,28 +121,28 @@ def _values(raw: Any, validate: Any) -> PublishedValues:
 
 
 _PublishedSeries = create_model("PublishedSeries", __base__=_SeriesModel, **_fields())
-PublishedSeries = Annotated[_PublishedSeries, WrapValidator(_values)]
+PublishedSeries = Annotated[_PublishedSeries, WrapValidator(_as_published_values)]
 # The factors of a command may have any name.
 _CommandSeries = create_model("CommandSeries", __base__=(_SeriesModel, OpenFactors), **_fields())
-CommandSeries = Annotated[_CommandSeries, WrapValidator(_values)]
+CommandSeries = Annotated[_CommandSeries, WrapValidator(_as_published_values)]
 
 
 def problems(place: Place, figure: str, numbers: list[PublishedValues]) -> Iterator[Problem]:
     """Yield the problems of the published values of a figure."""
-    if figure not in FIGURES:
+    if figure not in COLUMNS_BY_FIGURE:
         text = f"No document may give values for '{figure}', only for "
-        yield Problem(place, f"{text}{display.listed(FIGURES, 'or')}.")
+        yield Problem(place, f"{text}{display.listed(COLUMNS_BY_FIGURE, 'or')}.")
         return
-    expected = display.listed(FIGURES[figure], "or")
+    expected = display.listed(COLUMNS_BY_FIGURE[figure], "or")
     for index, series in enumerate(numbers):
-        at = (*place, index)
+        key_place = (*place, index)
         if not series.columns:
-            yield Problem(at, f"Missing numbers of {expected}.")
+            yield Problem(key_place, f"Missing numbers of {expected}.")
         for name in series.columns:
-            if name not in FIGURES[figure]:
-                yield received((*at, name), name, f"a column of the figure ({expected})")
+            if name not in COLUMNS_BY_FIGURE[figure]:
+                yield received((*key_place, name), name, f"a column of the figure ({expected})")
         for earlier, other in enumerate(numbers[:index]):
             if other.factors == series.factors and other.columns.keys() & series.columns.keys():
                 text = f"The same series as numbers[{earlier}]. State factors that distinguish it."
-                yield Problem(at, text)
+                yield Problem(key_place, text)
                 break

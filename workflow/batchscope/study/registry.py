@@ -1,4 +1,4 @@
-"""Registry of the measures and timings: one module each, found by listing their packages."""
+"""Registries of measures and timings: the modules of their packages that assign `ENTRY`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Kind = TypeVar("Kind", bound=Entry)
 def discover(package: str, kind: type[Kind]) -> dict[str, Kind]:
     """Return the specifications of a package of the library, by name and in order.
 
-    A module that assigns `ENTRY` is a plug-in. The others are helpers and may be slow to import, so
-    the text is searched first.
+    A module that assigns `ENTRY` is a plug-in. Other modules are helpers and may be slow to import,
+    so the text of each module is searched first.
 
     Raises:
         TypeError: If `ENTRY` of a module is not of the kind.
@@ -30,7 +30,7 @@ def discover(package: str, kind: type[Kind]) -> dict[str, Kind]:
             text = f"{module.__name__}: expected ENTRY to be a {kind.__name__}."
             raise TypeError(f"{text} Received: {module.ENTRY!r}")
         doc = " ".join(module.__doc__.partition("\n\n")[0].split())
-        entries.append(module.ENTRY.completed(path.stem, doc))
+        entries.append(module.ENTRY.with_name(path.stem, doc))
     entries.sort(key=lambda entry: (entry.order, entry.name))
     return {entry.name: entry for entry in entries}
 

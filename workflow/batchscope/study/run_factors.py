@@ -1,4 +1,8 @@
-"""The factors of a training run, and those that only a timing experiment may vary."""
+"""The factors of a training run, and those that only a timing experiment may vary.
+
+A new factor is appended to `RunFactors` or `TimingOnlyFactors`. Factors that exclude each other are
+checked in `study.incompatible_factors`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ from batchscope.study.setting import Parameter, Setting, Word
 
 # Larger numbers are mistakes.
 MAX_EXAMPLES, MAX_EPOCHS, MAX_STEPS = 10**8, 10**6, 10**6
-# At a constant rate, one training serves every smaller budget. With a rate that falls towards the
+# At a constant rate, a training holds every shorter training. With a rate that falls towards the
 # horizon, results before the end are worse than after a shorter training (Shallue et al. 2019,
 # arXiv 1811.03600; Hoffmann et al. 2022, arXiv 2203.15556).
 CONSTANT = "constant"
@@ -41,16 +45,16 @@ _PIPELINES = {
 
 
 class Affects(enum.Flag):
-    """Properties of a training that a factor may change, as planning and analysis ask for them."""
+    """Properties of a training that a factor may change."""
 
     NOTHING = 0
-    STEP = enum.auto()  # time of a step
-    EVALUATIONS = enum.auto()  # time of an epoch besides its steps
-    GRAPH = enum.auto()  # graph of a step; only the loop in the graph, on one device, has it
-    UPDATE = enum.auto()  # result of an update, in a way that no argument of the optimizer has
-    HORIZON = enum.auto()  # rate or batch size before the end of the training depends on its length
-    WEIGHTS = enum.auto()  # initial weights
-    END = enum.auto()  # end of a training, which a value above 0 may stop before its horizon
+    STEP = enum.auto()  # the time of a step
+    EVALUATIONS = enum.auto()  # the time of an epoch besides its steps
+    GRAPH = enum.auto()  # the graph of a step, in a way that only a loop in one graph supports
+    UPDATE = enum.auto()  # the result of an update, in a way that no argument of the optimizer has
+    HORIZON = enum.auto()  # the dependence of the rate or batch size on the length of the training
+    WEIGHTS = enum.auto()  # the initial weights
+    END = enum.auto()  # the end of a training, which a value above 0 may stop before its horizon
 
 
 @dataclass(frozen=True)
@@ -82,8 +86,8 @@ EpochsOrNone = Annotated[Integer, Field(ge=0, le=MAX_EPOCHS)]
 NotNegative = Annotated[Number, Field(ge=0)]
 UpToOne = Annotated[Number, Field(ge=0, le=1)]
 Threads = Annotated[Integer, Field(ge=1, le=4096)]
-# A word that replaces a number: the default of the optimizer.
-OfKeras = Word("default", DEFAULT)
+# The word `default` may replace a number: it stands for the optimizer's own default.
+KerasDefault = Word("default", DEFAULT)
 _THREADS = Factor(
     "th", "threads", Affects.STEP, titles={"0": "all"}, noun="thread", phrases={0: "all threads"}
 )
@@ -109,7 +113,7 @@ class RunFactors(Model):
     learning_rate: Annotated[Positive, Factor("lr")]
     """Learning rate before scaling."""
     optimizer: Annotated[
-        Literal[tuple(optimizer_constants.CONSTANTS)],
+        Literal[tuple(optimizer_constants.DEFAULT_CONSTANTS)],
         Factor("opt", affects=Affects.STEP, titles=optimizer_constants.TITLES, phrase="{}"),
     ]
     """Keras optimizer."""
@@ -204,15 +208,15 @@ class RunFactors(Model):
     """Radius of the neighbourhood, for sam."""
     evaluate_every: Annotated[ExamplesOrNone, Factor("ee", "examples", Affects.EVALUATIONS)] = 0
     """Examples between evaluations; 0 evaluates after each epoch only."""
-    beta_1: Annotated[UpToOne, OfKeras, _constant("b1", "beta 1")] = DEFAULT
+    beta_1: Annotated[UpToOne, KerasDefault, _constant("b1", "beta 1")] = DEFAULT
     """Decay rate of the mean gradient; default: Keras's."""
-    beta_2: Annotated[UpToOne, OfKeras, _constant("b2", "beta 2")] = DEFAULT
+    beta_2: Annotated[UpToOne, KerasDefault, _constant("b2", "beta 2")] = DEFAULT
     """Decay rate of the mean squared gradient; default: Keras's."""
-    epsilon: Annotated[Positive, OfKeras, _constant("eps", "epsilon")] = DEFAULT
+    epsilon: Annotated[Positive, KerasDefault, _constant("eps", "epsilon")] = DEFAULT
     """Small constant in the denominator of an update; default: Keras's."""
-    weight_decay: Annotated[NotNegative, OfKeras, _constant("wd", "weight decay", Affects.STEP)] = (
-        DEFAULT
-    )
+    weight_decay: Annotated[
+        NotNegative, KerasDefault, _constant("wd", "weight decay", Affects.STEP)
+    ] = DEFAULT
     """Each update subtracts rate * weight_decay * w from a weight w; default: Keras's."""
     beta_scaling: Annotated[
         Literal["none", "half_life", "square_root"],
@@ -312,22 +316,21 @@ class _ThreadsOfTimings(Model):
 
 
 @functools.cache
-def affecting(properties: Affects) -> tuple[str, ...]:
+def factors_affecting(properties: Affects) -> tuple[str, ...]:
     """Return the factors that affect one of some properties, in the order of names."""
     return tuple(name for name, factor in FACTORS.items() if factor.metadata.affects & properties)
 
 
-def used_with(other: str) -> tuple[str, ...]:
-    """Return the factors of runs whose effect depends on another factor."""
+def factors_used_with(other: str) -> tuple[str, ...]:
     return tuple(name for name, factor in FACTORS.items() if other in factor.metadata.used_with)
 
 
 def is_used(name: str, values: Mapping[str, Collection[Any]]) -> bool:
-    """Return whether a factor has an effect.
+    """Return whether a factor has an effect in some run.
 
     Args:
-        name: Any column; one that is no factor always has an effect.
-        values: Factor -> its values in some runs; a missing factor may have any value.
+        name: Name of a factor, or of another column, which always has an effect.
+        values: Factor -> its values in the runs; a missing factor may have any value.
     """
     conditions = FACTORS[name].metadata.used_with if name in FACTORS else {}
     switches = [other for other in conditions if other in values]
@@ -339,7 +342,7 @@ TIMING_ONLY_FACTORS: dict[str, Parameter] = setting.parameters(TimingOnlyFactors
 # A name of a timing configuration has the factors that a step's time depends on. These come first
 # and are always spelled.
 TIMING_CORE = ("dataset", "model", "batch_size", "optimizer", "device", "threads")
-TIMING_FACTORS = tuple(dict.fromkeys([*TIMING_CORE, *affecting(Affects.STEP)]))
+TIMING_FACTORS = tuple(dict.fromkeys([*TIMING_CORE, *factors_affecting(Affects.STEP)]))
 # Factors of timing experiments, in the order of names and tables.
 SWEEP_FACTORS: dict[str, Parameter] = {
     **{name: FACTORS[name] for name in TIMING_FACTORS},
@@ -350,17 +353,17 @@ SWEEP_FACTORS: dict[str, Parameter] = {
 EVERY_FACTOR: dict[str, Parameter] = {**FACTORS, **SWEEP_FACTORS}
 
 
-def by_horizon(factors: Mapping[str, Any]) -> str:
+def horizon_factor(factors: Mapping[str, Any]) -> str:
     """Return the factor that makes rate or batch size depend on the horizon; empty if none does.
 
     Args:
         factors: Factor -> value; a missing one has its default.
     """
-    names = affecting(Affects.HORIZON)
+    names = factors_affecting(Affects.HORIZON)
     return next((name for name in names if factors.get(name, CONSTANT) != CONSTANT), "")
 
 
-def gpus(factors: Mapping[str, Any]) -> int:
+def gpu_count(factors: Mapping[str, Any]) -> int:
     return factors["replicas"] if factors["device"] == "gpu" else 0
 
 

@@ -1,6 +1,6 @@
-"""Fields of a pydantic model as names of runs, tables and the reference see them.
+"""Turn fields of a pydantic model into parameters, whose values have texts in paths and tables.
 
-A field that names of runs spell has a `Setting` among its metadata::
+Parameters are factors of runs and settings of measures: fields with a `Setting` as metadata::
 
     blocks: Annotated[Integer, Field(ge=4), Setting("bl")] = 7
 """
@@ -24,7 +24,7 @@ from batchscope.core import display
 
 @dataclass(frozen=True)
 class Setting:
-    """Metadata of a field that names of runs spell.
+    """Metadata of a field that is a parameter.
 
     Attributes:
         alias: Name of the field in paths.
@@ -57,7 +57,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A field with a `Setting`: its value in a name, a table and the reference.
+    """A field with a `Setting`: a factor of a run, or a setting of a measure or timing.
 
     Attributes:
         name: Name in the study file and column of the tables.
@@ -158,7 +158,7 @@ class Parameter:
             "maximum": "<=",
             "exclusiveMaximum": "<",
         }
-        parts = [", ".join(map(str, self.choices)) if self.choices else schema["type"]]
+        parts = [", ".join(map(str, self.choices)) or schema["type"]]
         if {"minimum", "maximum"} <= schema.keys():
             parts.append(f"{schema['minimum']:g} to {schema['maximum']:g}")
         else:

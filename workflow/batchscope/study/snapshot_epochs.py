@@ -1,7 +1,7 @@
-"""Epochs after which a training keeps a snapshot of its weights for a measure.
+"""Decide after which epochs a training keeps a snapshot of its weights for measures.
 
 Snapshots are possible after the first five epochs, powers of two, and the last one. Early weights
-change fastest, and the number of snapshots grows with the logarithm of the epochs only.
+change fastest, and the number of snapshots grows only with the logarithm of the epochs.
 """
 
 from __future__ import annotations
@@ -10,24 +10,26 @@ from collections.abc import Iterable
 
 from batchscope.study.registry import MEASURES
 
-_FIRST = 5
-# Replaces the epoch nearest half of a training, since the end is unknown beforehand.
+_FIRST_EPOCHS = 5
+# The word stands for the epoch nearest half of a training, since the end is unknown beforehand.
 MIDDLE = "middle"
 
 
-def stored_epochs(epochs: int) -> tuple[int, ...]:
+def possible_epochs(epochs: int) -> tuple[int, ...]:
+    """Return the epochs with a possible snapshot among the first epochs, regardless of the end."""
     powers = (1 << exponent for exponent in range(epochs.bit_length()))
-    return tuple(sorted({*range(1, min(epochs, _FIRST) + 1), *powers}))
+    return tuple(sorted({*range(1, min(epochs, _FIRST_EPOCHS) + 1), *powers}))
 
 
 def kept_epochs(epochs: int) -> tuple[int, ...]:
-    return tuple(sorted({*stored_epochs(epochs), epochs}))
+    """Return the epochs with a possible snapshot of a training, including its last one."""
+    return tuple(sorted({*possible_epochs(epochs), epochs}))
 
 
-def middle(epochs_run: int) -> int | None:
+def middle_epoch(epochs_run: int) -> int | None:
     """Return the epoch nearest half of a training, the earlier of two; None if none is possible."""
-    between = (epoch for epoch in stored_epochs(epochs_run) if epoch < epochs_run)
-    return min(between, key=lambda epoch: (abs(2 * epoch - epochs_run), epoch), default=None)
+    candidates = (epoch for epoch in possible_epochs(epochs_run) if epoch < epochs_run)
+    return min(candidates, key=lambda epoch: (abs(2 * epoch - epochs_run), epoch), default=None)
 
 
 def epochs_to_keep(read: Iterable[int | str], epoch: int, over: bool) -> set[int]:
@@ -35,19 +37,20 @@ def epochs_to_keep(read: Iterable[int | str], epoch: int, over: bool) -> set[int
 
     Args:
         read: Epochs that measures read, or `MIDDLE`.
-        over: Whether the training has ended. Before, all possible later middles are kept; the
-            middle never moves back.
+        epoch: Number of epochs so far.
+        over: Whether the training has ended. Until then, all epochs that may become the middle are
+            kept; the middle never moves back.
     """
     read = set(read)
     epochs = {number for number in read - {MIDDLE} if number <= epoch}
     if MIDDLE in read:
-        half = middle(epoch) or 0
-        candidates = (half,) if over else stored_epochs(epoch)
+        half = middle_epoch(epoch) or 0
+        candidates = (half,) if over else possible_epochs(epoch)
         epochs |= {number for number in candidates if number >= max(half, 1)}
     return epochs
 
 
-def read_by(measure: str, epoch: int, horizon: int) -> int | str | None:
+def epoch_read_by(measure: str, epoch: int, horizon: int) -> int | str | None:
     """Return the epoch of the snapshot that a measure reads; None if it reads none.
 
     Args:

@@ -1,7 +1,8 @@
-"""Specifications of measures, timings, tables, columns and figures.
+"""Classes that specify measures, timings, tables, columns and figures.
 
-The command line, the rules, the schema, the tables and the reference are made from them. The module
-of a measure or timing assigns its specification to `ENTRY`, see `study.registry`.
+The command line, the rules, the schema, the tables and the reference are made from their objects:
+the `ENTRY` of each measure and timing (`study.registry`), `study.columns`, `study.tables` and
+`study.figures`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ Values = dict[str, Any]
 # Factors, settings and training examples (None if unknown) -> invalid settings with the problem.
 Problems = Callable[[Values, Values, int | None], Iterator[tuple[str, str]]]
 # Column of the horizontal axis of a training -> its name in titles.
-OVER = {**{name: name for name in ("epoch", "updates", "examples")}, "seconds": "training time"}
+AXIS_WORDS = {
+    **{name: name for name in ("epoch", "updates", "examples")},
+    "seconds": "training time",
+}
 
 
 @dataclass(frozen=True)
@@ -42,17 +46,17 @@ class Column:
     at_epochs: bool = True  # whether records at an experiment's `at_epochs` fill it too
     words: dict[str, str] = field(default_factory=dict)  # value of a setting -> text in the label
     adds_up: bool = False  # whether it is a count to sum over the jobs of a configuration
-    least: float = -math.inf
-    most: float = math.inf
+    minimum: float = -math.inf  # lowest possible value
+    maximum: float = math.inf
 
 
 TextColumn = functools.partial(Column, kind="str")
 IntegerColumn = functools.partial(Column, kind="int")
-PositiveColumn = functools.partial(Column, least=0.0)
-PercentColumn = functools.partial(Column, least=0.0, most=100.0)
+PositiveColumn = functools.partial(Column, minimum=0.0)
+PercentColumn = functools.partial(Column, minimum=0.0, maximum=100.0)
 
 
-def interval(
+def interval_columns(
     name: str, low: str = "Lower end of its 95 % interval.", high: str = "Upper end."
 ) -> dict[str, Column]:
     return {f"{name}_low": Column(low), f"{name}_high": Column(high)}
@@ -68,7 +72,7 @@ class Table:
             has `batch_sizes`. Only tables with the column `repeat` have the rows of further jobs.
         keys: Columns that distinguish the rows of a run or sweep; None if no claim may name the
             table.
-        measures: Measures and timings that fill it; empty for every training.
+        measures: Measures and timings that fill it; empty if every training does.
         figures: Figures that show it, the preferred one first.
     """
 
@@ -82,28 +86,28 @@ class Table:
 class FigureRequirement(enum.Enum):
     """Requirements of a figure, in addition to measures and factors.
 
-    A figure that a study names is refused without AT_EPOCHS or PREFIXES. The other requirements
-    decide only whether it is drawn by default.
+    A figure that a study names is refused if AT_EPOCHS or PREFIXES is not fulfilled. The other
+    requirements decide only whether it is drawn by default.
     """
 
-    AT_EPOCHS = "at_epochs"  # the experiment has the key `at_epochs`
-    PREFIXES = "prefixes"  # a prefix of a training is a shorter training: no rate falls to the end
-    EVALUATIONS = "evaluations"  # all runs have `evaluate_every`
-    SECONDS = "seconds"  # the time of a step is known
-    BATCH_SIZES = "batch_sizes"  # the experiment trains at three batch sizes
-    COMMAND = "command"  # a command makes the runs
-    LEARNING_RATES = "learning_rates"  # the experiment varies the learning rate
+    AT_EPOCHS = "at_epochs"  # The experiment has the key `at_epochs`.
+    PREFIXES = "prefixes"  # A prefix of a training is a shorter training: no rate falls to the end.
+    EVALUATIONS = "evaluations"  # All runs have `evaluate_every`.
+    SECONDS = "seconds"  # The time of a step is known.
+    BATCH_SIZES = "batch_sizes"  # The experiment trains at three batch sizes.
+    COMMAND = "command"  # A command makes the runs.
+    LEARNING_RATES = "learning_rates"  # The experiment varies the learning rate.
 
 
 class Scale(enum.StrEnum):
     """Scale of a vertical axis."""
 
-    AUTO = ""  # logarithmic if positive values span much, else linear
+    AUTO = ""  # The scale is logarithmic if positive values span much, else linear.
     LINEAR = "linear"
     LOG = "log"
-    ZERO = "zero"  # linear from zero, so that heights can be compared
-    PERCENT = "percent"  # shares as percentages, on the same axis in all panels
-    DOUBLINGS = "doublings"  # binary logarithms relative to the smallest batch size
+    ZERO = "zero"  # A linear axis begins at zero, so that heights can be compared.
+    PERCENT = "percent"  # Shares are shown as percentages, on the same axis in all panels.
+    DOUBLINGS = "doublings"  # Values are doublings since the smallest batch size.
 
 
 @dataclass(frozen=True)
@@ -111,12 +115,12 @@ class Panel:
     """Panel of a figure.
 
     A column with `{setting}` has a panel for each value of the setting. Title and label may contain
-    it too. `study.figures.learned` replaces `{metric}`, `{first}` and so on.
+    it too. `study.figures.for_tasks` replaces `{metric}`, `{first}` and so on.
     """
 
     column: str
     title: str
-    label: str  # of the vertical axis, with the unit
+    label: str  # label of the vertical axis, with the unit
     scale: Scale = Scale.AUTO
     error: str = ""  # column of the errors of single values, drawn if there is one seed
     ends: tuple[str, ...] = ()  # columns of the ends of bars, instead of the interval over seeds
@@ -132,11 +136,11 @@ class Panel:
 
 @dataclass(frozen=True)
 class Requirements:
-    """Requirements of a figure."""
+    """Requirements of a figure. The name `a|b` requires a or b."""
 
-    measures: tuple[str, ...] = ()  # `a|b` for either; default: the module of the figure's entry
+    measures: tuple[str, ...] = ()  # default: the entry that defines the figure
     conditions: tuple[FigureRequirement, ...] = ()
-    columns: tuple[str, ...] | None = ()  # of external runs; None if they cannot have the figure
+    columns: tuple[str, ...] | None = ()  # needs of external runs; None if they cannot have it
 
 
 @dataclass(frozen=True)
@@ -152,8 +156,8 @@ class Figure:
         panels: Panels, in order. The title `{column}` has a panel for each value of that column.
         columns: Required columns of the table besides columns of the panels.
         lines: Column with a line in each panel for each value, in addition to the series.
-        over: Columns of the horizontal axes, a panel for each.
-        of: Name of the figure with the same content over another axis.
+        x_columns: Columns of the horizontal axes, a panel for each.
+        variant_of: Name of the figure with the same content over another axis.
     """
 
     name: str
@@ -165,8 +169,8 @@ class Figure:
     panels: tuple[Panel, ...] = ()
     columns: tuple[str, ...] = ()
     lines: str = ""
-    over: tuple[str, ...] = ()
-    of: str = ""
+    x_columns: tuple[str, ...] = ()
+    variant_of: str = ""
     requires: Requirements = Requirements()
 
     @property
@@ -179,14 +183,15 @@ class Figure:
         return any(re.fullmatch(name, column) for name in names)
 
     @property
-    def along(self) -> str:
-        return self.over[0] if self.of else ""
+    def variant_axis(self) -> str:
+        """The horizontal axis of a variant of another figure; empty for other figures."""
+        return self.x_columns[0] if self.variant_of else ""
 
     def variants(self) -> Iterator[Figure]:
         """Yield a figure over epochs by updates and seconds; the report switches between them."""
-        for axis in ("updates", "seconds") if self.over == ("epoch",) else ():
-            name, title = f"{self.name}_by_{axis}", f"{self.title} by {OVER[axis]}"
-            yield replace(self, name=name, title=title, over=(axis,), of=self.name)
+        for axis in ("updates", "seconds") if self.x_columns == ("epoch",) else ():
+            name, title = f"{self.name}_by_{axis}", f"{self.title} by {AXIS_WORDS[axis]}"
+            yield replace(self, name=name, title=title, x_columns=(axis,), variant_of=self.name)
 
 
 def no_problems(
@@ -211,6 +216,7 @@ class Entry:
             has a setting `epoch`, and one more record for each epoch.
         also_writes: Suffixes of the files next to the record.
         memory_mb: Memory to request from a cluster.
+        order: Position in lists; entries of equal order are listed by name.
     """
 
     version: str
@@ -228,7 +234,6 @@ class Entry:
 
     @functools.cached_property
     def parameters(self) -> dict[str, Parameter]:
-        """Settings by name, in the order of names in paths."""
         return parameters(self.settings)
 
     def columns_for(self, settings: Values) -> tuple[str, ...]:
@@ -246,16 +251,16 @@ class Entry:
         for setting, problem in self.problems(factors, settings, training_examples):
             raise UserError(f"{self.name}.{setting}: {problem}")
 
-    def completed(self, name: str, doc: str) -> Self:
+    def with_name(self, name: str, doc: str) -> Self:
         """Return the specification with its name and doc. Figures and tables get its name."""
-        names, figures = tuple(figure.name for figure in self.figures), []
+        figure_names, figures = tuple(figure.name for figure in self.figures), []
         for figure in self.figures:
             measures = figure.requires.measures or (name,)
             figures.append(replace(figure, requires=replace(figure.requires, measures=measures)))
-        tables = {
-            key: replace(table, measures=table.measures or (name,), figures=table.figures or names)
-            for key, table in self.tables.items()
-        }
+        tables = {}
+        for key, table in self.tables.items():
+            measures, shown_in = table.measures or (name,), table.figures or figure_names
+            tables[key] = replace(table, measures=measures, figures=shown_in)
         return replace(self, name=name, doc=doc, figures=tuple(figures), tables=tables)
 
 
@@ -266,7 +271,7 @@ class Measure(Entry):
     Attributes:
         middle: Whether it reads the weights at the middle of the training.
         data: Whether it reads the data set and builds the model, and so needs TensorFlow.
-        factors: Factors and the value that a run must have for it.
+        factors: Factor -> the value that a run must have for the measure.
         outcomes: Whether it computes losses and metrics of every split, which logs may have too.
     """
 
@@ -294,6 +299,7 @@ class TimingSettings(Model):
     """Timing jobs of a configuration; in a path, the number of the job."""
 
 
+# The setting that every timing has.
 REPEATS = parameters(TimingSettings)["repeats"]
 
 

@@ -1,9 +1,10 @@
-"""Seeds in stages: the numbers of seeds before each interim analysis, and their error spending.
+"""Plan seeds in stages: the number of seeds at each interim analysis, and its share of the level.
 
-An analysis of n_i of the planned seeds spends w_i = (n_i - n_(i-1)) / planned. With p_i the p of a
-statement by its first n_i seeds, min(1, min over analyses of p_i / w_i) is a p whenever one stops
-(Bonferroni over the analyses, with weights; Genovese, Roeder, Wasserman 2006, Biometrika 93, 509).
-The interval of an analysis is that of its seeds at w_i times the level (`analysis.verdicts`).
+The analysis of n_i of the planned seeds spends the share w_i = (n_i - n_(i-1)) / planned. Let p_i
+be the p-value of a statement from its first n_i seeds. Then min(1, min over analyses of p_i / w_i)
+is a valid p-value whenever the analyses stop (Bonferroni with weights; Genovese, Roeder, Wasserman
+2006, Biometrika 93, 509). The interval of an analysis is that of its seeds at w_i times the level
+(`analysis.verdicts`).
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from typing import NamedTuple
 
 from batchscope.study.outcomes import MIN_SEEDS
 
-AT_MOST = 28  # default of the largest number of seeds
-MAX_FIRST = 10_000
-SCREENING = 3  # seeds of every learning rate before the first interim analysis of a race
-DECIDED = "decided"  # seeds are added until every statement is decided
-GROWTH = 1.46  # of the seeds between two interim analyses: 6, 9, 13, 19, 28, 41 ...
-_MIN_GROWTH = 1.2  # before the last analysis; a closer one is left out
+DEFAULT_MAX_SEEDS = 28
+MAX_FIRST = 10_000  # largest first seed
+SCREENING_SEEDS = 3  # seeds of every learning rate at the first interim analysis of a race
+DECIDED = "decided"  # Seeds are added until every statement is decided.
+GROWTH = 1.46  # The seeds grow by this factor between analyses: 6, 9, 13, 19, 28, 41 ...
+_MIN_GROWTH = 1.2  # An analysis is left out if the last one follows at less than this factor.
 
 
 def new_seeds(last: int, at_most: int) -> str:
@@ -39,10 +40,10 @@ class AddedRate(NamedTuple):
 class Stage(NamedTuple):
     """Result of the interim analyses of an experiment so far.
 
-    A configuration, a run without its seed, has the name of its run with the first seed.
+    A configuration is a run without its seed. Its name is that of its run with the first seed.
 
     Attributes:
-        planned: Planned maximum number of seeds at the last analysis; 0 before the first one.
+        planned: Maximum number of seeds, as planned at the last analysis; 0 before the first one.
         seeds: Configuration -> number of its seeds.
         first: First seed, as planned at the last analysis.
         added_rates: Learning rates beyond the grid of the study file, in the order of the analyses.
@@ -56,40 +57,42 @@ class Stage(NamedTuple):
     @property
     def analysed_seeds(self) -> range:
         """Seeds of the configuration with the most seeds; empty before the first analysis."""
-        most = max([*analysis_seeds(self.planned)[:1], *self.seeds.values()]) if self.planned else 0
-        return range(self.first, self.first + most)
+        counts = [*analysis_seeds(self.planned)[:1], *self.seeds.values()] if self.planned else [0]
+        return range(self.first, self.first + max(counts))
 
     def seeds_of(self, configuration: str, planned: Sequence[int]) -> int:
+        """Return the number of seeds of a configuration; at first, that of the first analysis."""
         return self.seeds.get(configuration, planned[0])
 
 
 def analysis_seeds(at_most: int) -> tuple[int, ...]:
-    """Return the numbers of seeds before each interim analysis; the last one is `at_most`."""
-    sizes = itertools.accumulate(itertools.repeat(GROWTH), _next, initial=MIN_SEEDS)
-    before = itertools.takewhile(lambda seeds: _MIN_GROWTH * seeds <= at_most, sizes)
-    return (*before, at_most)
+    """Return the number of seeds at each interim analysis; the last one is `at_most`."""
+    counts = itertools.accumulate(itertools.repeat(GROWTH), _grown, initial=MIN_SEEDS)
+    earlier = itertools.takewhile(lambda count: _MIN_GROWTH * count <= at_most, counts)
+    return (*earlier, at_most)
 
 
 def race_seeds(at_most: int) -> tuple[int, ...]:
-    """Return the numbers of seeds before each interim analysis of a race over learning rates.
+    """Return the number of seeds at each interim analysis of a race over learning rates.
 
     The first analysis only decides which rates leave the race (`analysis.racing`); the others also
     decide statements.
     """
-    return (SCREENING, *analysis_seeds(at_most))
+    return (SCREENING_SEEDS, *analysis_seeds(at_most))
 
 
-def _next(seeds: int, growth: float) -> int:
+def _grown(seeds: int, growth: float) -> int:
     return round(growth * seeds)
 
 
-def weights(planned: Sequence[int]) -> tuple[float, ...]:
-    return tuple((at - before) / planned[-1] for before, at in itertools.pairwise((0, *planned)))
+def level_shares(planned: Sequence[int]) -> tuple[float, ...]:
+    pairs = itertools.pairwise((0, *planned))
+    return tuple((seeds - earlier) / planned[-1] for earlier, seeds in pairs)
 
 
 def next_seeds(seeds: float, planned: Sequence[int]) -> int | None:
     """Return the number of seeds at the next interim analysis; None after the last one."""
-    return next((look for look in planned if look > seeds), None)
+    return next((count for count in planned if count > seeds), None)
 
 
 def analyses_so_far(replicates: int, planned: Sequence[int]) -> list[tuple[int, float]]:
@@ -100,5 +103,5 @@ def analyses_so_far(replicates: int, planned: Sequence[int]) -> list[tuple[int, 
     """
     if not planned:
         return [(replicates, 1.0)]
-    before = [at for at in planned[:-1] if at < replicates]
-    return [*zip((*before, replicates), weights(planned), strict=False)]
+    earlier = [count for count in planned[:-1] if count < replicates]
+    return [*zip((*earlier, replicates), level_shares(planned), strict=False)]

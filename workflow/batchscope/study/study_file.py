@@ -1,4 +1,4 @@
-"""The study file as pydantic models: its keys, types, ranges and defaults."""
+"""The study file as a pydantic model with the keys of its top level, and its reduced form."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from batchscope.core.errors import ConfigError
-from batchscope.core.problems import Place, Problem, merged, unknown
+from batchscope.core.problems import Place, Problem, sorted_problems, unknown
 from batchscope.study import schema_messages
 from batchscope.study.claims import Claim
 from batchscope.study.dataset_definitions import Dataset
@@ -102,28 +102,28 @@ class StudyFile(Model):
 
 
 def read(raw: dict[str, Any], scale: str) -> tuple[StudyFile, dict[str, Any], frozenset[Place]]:
-    """Return the model and the content of a study at a scale, and the places that `reduced` gave.
+    """Return the model and the content of a study at a scale, and the places that `reduced` states.
 
     Raises:
         ConfigError: With every structural error of the file and of its reduced form.
     """
-    document, problems = _validated(raw)
-    written, replaced, reduced = raw, frozenset(), raw.get("reduced")
+    model, problems = _validated(raw)
+    content, replaced, reduced = raw, frozenset(), raw.get("reduced")
     if scale == REDUCED and reduced is None:
         problems.append(Problem(("reduced",), "Missing key, which scale=reduced needs."))
     sections = [raw.get(section) or {} for section in ("defaults", "datasets", "experiments")]
-    valid = not any(problem.place[:1] == ("reduced",) for problem in problems)
-    if valid and all(isinstance(section, dict) for section in (reduced, *sections)):
-        problems += _unknown_parts(raw)
-        small_raw, places = reduced_form(raw)
-        small, small_problems = _validated(small_raw)
-        of_reduced = [problem for problem in small_problems if problem not in problems]
-        problems += [item._replace(place=("reduced", *item.place)) for item in of_reduced]
+    is_valid = not any(problem.place[:1] == ("reduced",) for problem in problems)
+    if is_valid and all(isinstance(section, dict) for section in (reduced, *sections)):
+        problems += _unknown_reduced_names(raw)
+        reduced_raw, places = reduced_form(raw)
+        reduced_model, reduced_problems = _validated(reduced_raw)
+        new_problems = [problem for problem in reduced_problems if problem not in problems]
+        problems += [item._replace(place=("reduced", *item.place)) for item in new_problems]
         if scale == REDUCED:
-            document, written, replaced = small, small_raw, places
+            model, content, replaced = reduced_model, reduced_raw, places
     if problems:
-        raise ConfigError([problem.line for problem in merged(problems)])
-    return document, written, replaced
+        raise ConfigError([problem.line for problem in sorted_problems(problems)])
+    return model, content, replaced
 
 
 def _validated(raw: dict[str, Any]) -> tuple[StudyFile | None, list[Problem]]:
@@ -133,15 +133,15 @@ def _validated(raw: dict[str, Any]) -> tuple[StudyFile | None, list[Problem]]:
         return None, list(schema_messages.problems(error, StudyFile))
 
 
-def in_reduced(problem: Problem, replaced: frozenset[Place]) -> Problem:
-    """Move a problem of the reduced form to its place in the file."""
+def moved_to_reduced(problem: Problem, replaced: frozenset[Place]) -> Problem:
+    """Return a problem of the reduced form at its place in the file."""
     place = problem.place
     if any(place[:length] in replaced for length in range(len(place) + 1)):
         return problem._replace(place=("reduced", *place))
     return problem
 
 
-def _unknown_parts(raw: dict[str, Any]) -> list[Problem]:
+def _unknown_reduced_names(raw: dict[str, Any]) -> list[Problem]:
     """Return the data sets and experiments of `reduced` that the study lacks."""
     return [
         unknown(("reduced", section, name), noun, raw.get(section) or {})
@@ -152,7 +152,7 @@ def _unknown_parts(raw: dict[str, Any]) -> list[Problem]:
 
 
 def reduced_form(raw: dict[str, Any]) -> tuple[dict[str, Any], frozenset[Place]]:
-    """Return the reduced form of a study, and the places whose values `reduced` gave."""
+    """Return the content of a study with the keys of `reduced`, and the places of these keys."""
     reduced, replaced = raw.get("reduced") or {}, set()
     raw = {**copy.deepcopy(raw), "defaults": {**(raw.get("defaults") or {})}}
     for name, value in (reduced.get("defaults") or {}).items():

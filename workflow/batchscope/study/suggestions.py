@@ -1,7 +1,7 @@
-"""Suggestions of the advice as YAML that a study accepts: whole keys of an experiment.
+"""Turn suggestions of the advice into keys of an experiment, as YAML that its study accepts.
 
-A factor changes in the key that has it: `cases`, `vary` or `set`. A factor of the defaults is added
-to `set`, or to `vary` if it gets several values.
+A factor changes in the key that states it: `cases`, `vary` or `set`. A factor of the defaults is
+added to `set`, or to `vary` if it gets several values.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from batchscope.core.errors import ConfigError
 from batchscope.study import planner
 from batchscope.study.plan import PlannedExperiment, Study
 
-SIZE, EVERY = "batch_size", "evaluate_every"
-_FACTORS = (SIZE, EVERY, "learning_rate", "epochs")
-Keys = dict[str, Any]  # of an experiment, as YAML has them
+BATCH_SIZE, EVALUATE_EVERY = "batch_size", "evaluate_every"
+_FACTORS = (BATCH_SIZE, EVALUATE_EVERY, "learning_rate", "epochs")
+Keys = dict[str, Any]  # keys of an experiment, as YAML has them
 Values = Mapping[int | None, Any]  # batch size (None for all) -> new value or values
 
 
@@ -33,8 +33,8 @@ def changes(study: Study, experiment: str, suggestions: Iterable[tuple[str, Valu
     written = study.written.get("experiments", {}).get(experiment, {})
     changed: Keys = {}
     for key, values in suggestions:
-        new = _change(study.experiments[experiment], written | changed, key, values)
-        if new and _accepts(study, experiment, written | changed | new):
+        new = _changed_keys(study.experiments[experiment], written | changed, key, values)
+        if new and _is_accepted(study, experiment, written | changed | new):
             changed |= new
     return changed
 
@@ -45,7 +45,7 @@ def lines(changed: Keys) -> list[str]:
     return [yaml.safe_dump({key: value}, **style).strip()[1:-1] for key, value in changed.items()]
 
 
-def _accepts(study: Study, experiment: str, keys: Keys) -> bool:
+def _is_accepted(study: Study, experiment: str, keys: Keys) -> bool:
     """Return whether a study can be planned with other keys of an experiment."""
     experiments = {**study.written["experiments"], experiment: keys}
     try:
@@ -55,33 +55,33 @@ def _accepts(study: Study, experiment: str, keys: Keys) -> bool:
     return True
 
 
-def _change(plan: PlannedExperiment, written: Keys, key: str, values: Values) -> Keys:
+def _changed_keys(plan: PlannedExperiment, written: Keys, key: str, values: Values) -> Keys:
     """Return the keys that one suggestion changes; none if no key expresses it."""
     value, (first, *names) = next(iter(values.values())), key.split(".")
     if plan.external_runs or (key in _FACTORS and value in ("", [])):
         return {}
-    if key in (plan.own_factors if plan.commands else _FACTORS):
+    if key in (plan.command_factors if plan.commands else _FACTORS):
         return _with_factor(written, key, values)
     if key == "seeds" or (key == "alone" and plan.commands):
         return {key: value}
     measured = first == "measure" and names[0] in plan.measures
-    if first == "measure" and measured == (len(names) > 1):  # a new measure, or a setting of one
+    # The suggestion is a new measure, or a setting of an existing one.
+    if first == "measure" and measured == (len(names) > 1):
         return {"measure": _with_measure(written.get("measure"), *names, value=value)}
     return {}
 
 
 def _with_factor(written: Keys, factor: str, values: Values) -> Keys:
-    """Give a factor new values; return the keys that change."""
+    """Return the keys that change if a factor gets new values."""
     cases, vary, fixed = (written.get(key) or {} for key in ("cases", "vary", "set"))
     if any(factor in case for case in cases):
-        sizes = factor == SIZE
-        return {
-            "cases": [*(_sizes(cases, values[None]) if sizes else _cases(cases, factor, values))]
-        }
+        if factor == BATCH_SIZE:
+            return {"cases": [*_cases_of_sizes(cases, values[None])]}
+        return {"cases": [*_cases_with_values(cases, factor, values)]}
     lists = [value if isinstance(value, list) else [value] for value in values.values()]
-    new = {value for of_size in lists for value in of_size}
+    new = {value for items in lists for value in items}
     if factor not in vary and lists != [*values.values()]:
-        return {"set": {**fixed, factor: min(new) if factor == EVERY else max(new)}}
+        return {"set": {**fixed, factor: min(new) if factor == EVALUATE_EVERY else max(new)}}
     kept = () if None in values else vary.get(factor, ())
     changed: Keys = {"vary": {**vary, factor: sorted({*kept, *new}, key=float)}}
     if factor in fixed:
@@ -89,20 +89,20 @@ def _with_factor(written: Keys, factor: str, values: Values) -> Keys:
     return changed
 
 
-def _sizes(cases: list[Keys], sizes: list[int]) -> Iterator[Keys]:
+def _cases_of_sizes(cases: list[Keys], sizes: list[int]) -> Iterator[Keys]:
     """Yield the cases of some batch sizes; a new size is trained as the nearest one."""
-    yield from (case for case in cases if case.get(SIZE) in sizes)
+    yield from (case for case in cases if case.get(BATCH_SIZE) in sizes)
     for size in sizes:
-        nearest = min((case[SIZE] for case in cases), key=lambda other: abs(other - size))
+        nearest = min((case[BATCH_SIZE] for case in cases), key=lambda other: abs(other - size))
         if nearest != size:
-            yield from ({**case, SIZE: size} for case in cases if case[SIZE] == nearest)
+            yield from ({**case, BATCH_SIZE: size} for case in cases if case[BATCH_SIZE] == nearest)
 
 
-def _cases(cases: list[Keys], factor: str, values: Values) -> Iterator[Keys]:
-    """Yield cases with the new value of a factor, or a case for each of several values."""
-    seen: list[Keys] = []
+def _cases_with_values(cases: list[Keys], factor: str, values: Values) -> Iterator[Keys]:
+    """Yield cases with the new value of a factor, or one case for each of several values."""
+    seen: list[Keys] = []  # cases without the factor that have been replaced
     for case in cases:
-        size = None if None in values else case.get(SIZE, next(iter(values)))
+        size = None if None in values else case.get(BATCH_SIZE, next(iter(values)))
         shared = {name: value for name, value in case.items() if name != factor}
         if size not in values:
             yield case

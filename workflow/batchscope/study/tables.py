@@ -1,7 +1,6 @@
-"""The tables of an experiment. The entries of measures and timings define their own ones.
+"""The registry of an experiment's tables, and questions about their columns.
 
-A claim selects cells of a table by factors and by keys of the table. It has a part for each value
-of a key that it does not select, and all parts must hold.
+Entries of measures and timings define their own tables; any other one is added to `TABLES`.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from batchscope.study.run_factors import EVERY_FACTOR, SWEEP_FACTORS
 from batchscope.study.specifications import Column, Table
 
 TIMING_TABLES = dict(chain.from_iterable(entry.tables.items() for entry in TIMINGS.values()))
-# First columns of tables of timings: the machine, the sweep and its factors.
-FIRST = (
+# Tables of timings begin with the machine, the sweep and its factors.
+TIMING_FIRST_COLUMNS = (
     *("machine", "sweep", "dataset", "dataset_digest", "model", "model_digest"),
     *(name for name in SWEEP_FACTORS if name not in ("dataset", "model", "batch_size")),
 )
-# Budgets of a trajectory: its last evaluation within the budget is read.
+# A claim on trajectories fixes one of these budgets. The last evaluation within it is read.
 BUDGETS = ("examples", "updates", "epoch", "seconds")
-# Verdicts and fits.
+# Tables of verdicts and fits.
 DECISIONS: dict[str, Table] = {
     "comparisons": Table(decision_columns.COMPARISONS),
     "trends": Table(decision_columns.TRENDS),
@@ -35,7 +34,7 @@ DECISIONS: dict[str, Table] = {
     "race": Table(decision_columns.RACE),
     "advice": Table(decision_columns.ADVICE),
 }
-# In the order of writing.
+# All tables, in the order of writing.
 TABLES: dict[str, Table] = {
     "runs": Table(keys=()),
     "history": Table(columns.HISTORY, keys=("epoch",), figures=("loss_curves",)),
@@ -48,44 +47,47 @@ TABLES: dict[str, Table] = {
     "published": Table(),
 }
 FILES = tuple(f"{name}.csv" for name in TABLES)
-# Tables that claims may name.
-CLAIMED = {name: table for name, table in TABLES.items() if table.keys is not None}
+# Tables that claims may name. A claim selects cells by factors and by keys of the table. Each value
+# of a key that it does not select has a contrast of its own, and all contrasts must hold.
+CLAIMABLE_TABLES = {name: table for name, table in TABLES.items() if table.keys is not None}
 
 
-def column(table: str, name: str) -> Column | None:
-    of_table = TABLES[table].columns.get(name) if table in TABLES else None
-    candidates = [item for item in (columns.describe(name), of_table) if item]
+def describe_column(table: str, name: str) -> Column | None:
+    """Return the description of a table's column; one with a label is preferred."""
+    in_table = TABLES[table].columns.get(name) if table in TABLES else None
+    candidates = [item for item in (columns.describe(name), in_table) if item]
     return next((item for item in candidates if item.label), next(iter(candidates), None))
 
 
-def claimed(
-    table: str, measures: Mapping[str, dict[str, Any]], learned: Collection[str]
+def claimable_columns(
+    table: str, measures: Mapping[str, dict[str, Any]], task_names: Collection[str]
 ) -> list[str]:
     """Return the columns of a table that a claim on an experiment may name.
 
     Args:
         measures: Measure or timing of the experiment -> every setting.
-        learned: Tasks of its data sets.
+        task_names: Tasks of its data sets.
     """
-    by_name, keys = CLAIMED[table].columns, CLAIMED[table].keys
+    by_name, keys = CLAIMABLE_TABLES[table].columns, CLAIMABLE_TABLES[table].keys
     if table == "runs":
-        filled = (
-            columns.measure_columns(dict(measures), learned) if measures else columns.RECORD_COLUMNS
-        )
+        filled = columns.RECORD_COLUMNS
+        if measures:
+            filled = columns.measure_columns(dict(measures), task_names)
         by_name = {name: item for name in filled if (item := columns.describe(name))}
-    # A claim may be about one budget at another budget.
+    # A claim on trajectories may be about the value of one budget at another budget.
     selectors = EVERY_FACTOR if keys == BUDGETS else {*EVERY_FACTOR, *keys}
     names = [name for name, item in by_name.items() if item.kind != "str" and name not in selectors]
-    return tasks.columns_of_tasks(names, learned)
+    return tasks.columns_of_tasks(names, task_names)
 
 
-def possible(name: str) -> tuple[float, float]:
+def value_range(name: str) -> tuple[float, float]:
+    """Return the lowest and highest possible value of a column of any table."""
     in_tables = (table.columns[name] for table in TABLES.values() if name in table.columns)
     item = columns.describe(name) or next(in_tables, None)
-    return (item.least, item.most) if item else (-math.inf, math.inf)
+    return (item.minimum, item.maximum) if item else (-math.inf, math.inf)
 
 
-def clipped(name: str, values: Iterable[float]) -> list[float]:
-    """Clip values to the range of a column; NaN stays NaN."""
-    least, most = possible(name)
-    return [value if math.isnan(value) else min(max(value, least), most) for value in values]
+def clipped_to_range(name: str, values: Iterable[float]) -> list[float]:
+    """Return values clipped to the range of a column; NaN stays NaN."""
+    low, high = value_range(name)
+    return [value if math.isnan(value) else min(max(value, low), high) for value in values]

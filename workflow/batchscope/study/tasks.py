@@ -1,4 +1,4 @@
-"""Tasks of data sets, and the metrics of each task."""
+"""Tasks of data sets, their metrics, and questions about the columns of losses and metrics."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Metric:
     doc: str  # description with `{split}`
     higher_is_better: bool
     share: bool = False  # whether it is between 0 and 1 and shown as a percentage
-    margin: float | None = None  # negligible loss of it; None if that depends on its unit
-    least: float = 0.0
-    most: float = math.inf
+    margin: float | None = None  # negligible deterioration; None if that depends on its unit
+    minimum: float = 0.0
+    maximum: float = math.inf
     error: str = ""  # sentence of a caption about its binomial error, if figures draw one
 
     @property
@@ -35,12 +35,12 @@ class Metric:
         """Description of a valid value, for messages."""
         if self.share:
             return "a share from 0 to 1"
-        if self.most == 1:
+        if self.maximum == 1:
             return "a number of at most 1"
-        return "a number" if self.least < 0 else "a number from 0 on"
+        return "a number" if self.minimum < 0 else "a number from 0 on"
 
 
-_SHARE = {"higher_is_better": True, "share": True, "margin": 0.01, "most": 1.0}
+_SHARE = {"higher_is_better": True, "share": True, "margin": 0.01, "maximum": 1.0}
 _ERROR = (
     " Pale bars: the 95 % binomial error of an accuracy on this number of examples, which more "
     "seeds do not reduce."
@@ -55,7 +55,7 @@ METRICS = {
     for metric in (
         Metric("accuracy", "accuracy", _CORRECT, **_SHARE, error=_ERROR),
         Metric("f1", "micro-F1", _F1, **_SHARE),
-        Metric("r2", "R²", _R2, True, margin=0.01, least=-math.inf, most=1.0),
+        Metric("r2", "R²", _R2, True, margin=0.01, minimum=-math.inf, maximum=1.0),
         Metric("mse", "mean squared error", _MSE, False),
         Metric("mae", "mean absolute error", _MAE, False),
     )
@@ -66,9 +66,10 @@ TASKS: dict[str, tuple[str, ...]] = {
     REGRESSION: ("r2", "mse", "mae"),
     MULTI_LABEL: ("f1",),
 }
-FIRST = tuple(METRICS[names[0]] for names in TASKS.values())
+# The first metric of each task.
+FIRST_METRICS = tuple(METRICS[names[0]] for names in TASKS.values())
 # Column of the difference between training and test data -> its metric.
-GAPS = {f"generalisation_gap_{metric.name}": metric for metric in FIRST}
+GAPS = {f"generalisation_gap_{metric.name}": metric for metric in FIRST_METRICS}
 _SPLIT_METRICS = {f"{split}_{name}": metric for split in SPLITS for name, metric in METRICS.items()}
 _LOSSES = tuple(f"{split}_loss" for split in SPLITS)
 # Outcomes of a run: losses, then metrics.
@@ -84,7 +85,7 @@ def user_metrics(better: Mapping[str, str]) -> Metrics:
     for name, values in better.items():
         text = name.replace("_", " ")
         doc = f"The metric {text} on the {{split}} split"
-        metrics.append(Metric(name, text, doc, values == "higher", least=-math.inf))
+        metrics.append(Metric(name, text, doc, values == "higher", minimum=-math.inf))
     return tuple(metrics)
 
 
@@ -111,12 +112,12 @@ def lower_is_better(column: str, metrics: Metrics) -> bool:
     return column in _LOSSES or (outcome is not None and not outcome.higher_is_better)
 
 
-def logarithmic(column: str) -> bool:
+def is_logarithmic(column: str) -> bool:
     return lower_is_better(column, ())
 
 
-def falling(values: Any, column: str, metrics: Metrics) -> Any:
-    """Transform values of a column so that lower is better. A second call restores them."""
+def where_lower_is_better(values: Any, column: str, metrics: Metrics) -> Any:
+    """Return values of a column on a scale where lower is better. A second call restores them."""
     if not higher_is_better(column, metrics):
         return values
     return 1 - values if column in _SPLIT_METRICS else -values
@@ -128,7 +129,7 @@ def column_words(column: str) -> str:
     return text.removesuffix(item.name.replace("_", " ")) + item.words if item else text
 
 
-def columns(task: str, split: str) -> tuple[str, ...]:
+def split_columns(task: str, split: str) -> tuple[str, ...]:
     return (f"{split}_loss", *(f"{split}_{name}" for name in TASKS[task]))
 
 
@@ -140,12 +141,11 @@ def from_columns(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def columns_of_tasks(names: Iterable[str], tasks: Collection[str]) -> list[str]:
-    """Return the columns without metrics of other tasks."""
     metrics = {metric for task in tasks for metric in TASKS[task]}
     return [name for name in names if name not in _METRICS or _METRICS[name].name in metrics]
 
 
-def unit(column_unit: str, tasks: Collection[str]) -> str:
+def unit_for_tasks(column_unit: str, tasks: Collection[str]) -> str:
     """Return the unit of a column for some tasks.
 
     The loss of a regression has no unit, since its targets are standardised.

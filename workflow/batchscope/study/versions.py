@@ -1,7 +1,7 @@
-"""Versions of the costly steps.
+"""Versions of the costly steps, which Snakemake compares with those of earlier results.
 
-Raise a string, here or in an entry, when the numbers of its step change, and only then: Snakemake
-has it as the only parameter of the step's rule, and a new one runs the step again.
+Change a version, here or in an entry, when the numbers of its step change, and only then. It is the
+only parameter of the step's rule, and a new version runs the step again.
 """
 
 from __future__ import annotations

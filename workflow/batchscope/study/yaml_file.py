@@ -1,4 +1,4 @@
-"""Read the YAML file of a study."""
+"""Read the YAML file of a study, and say where its YAML is invalid."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EXPECTED = "expected a study file, which begins with `study:`"
 
 
 class _Loader(yaml.SafeLoader):
-    """Scalars of YAML 1.2: 1e-3 is a number, 016 is sixteen, `on` and a date are text."""
+    """Loader with the scalars of YAML 1.2: 1e-3 is a number, 016 is sixteen, dates are text."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}
 
@@ -23,13 +23,13 @@ class _Loader(yaml.SafeLoader):
         lines: dict[str, int] = {}
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             if not isinstance(key, yaml.ScalarNode):
-                continue  # which is refused below
+                continue  # The base class refuses it.
             if key.value in lines:
                 text = f"the key {show(key.value)} occurs twice (first in line {lines[key.value]})"
                 raise yaml.MarkedYAMLError(problem=text, problem_mark=key.start_mark)
             lines[key.value] = key.start_mark.line + 1
             if not key.tag.endswith(":merge"):
-                key.tag = "tag:yaml.org,2002:str"  # a key is text, such as `1`
+                key.tag = "tag:yaml.org,2002:str"  # Keys such as `1` are texts.
         return super().construct_mapping(node, deep)
 
 
@@ -49,7 +49,7 @@ for _tag, _pattern, _first in (
     )
 
 
-def _number(loader: _Loader, node: yaml.ScalarNode) -> int | float:
+def _construct_number(loader: _Loader, node: yaml.ScalarNode) -> int | float:
     """Return an integer for whole numbers such as 1e3, so that they may be counts."""
     text = loader.construct_scalar(node)
     if re.fullmatch("[-+]?[0-9]+", text):
@@ -58,8 +58,8 @@ def _number(loader: _Loader, node: yaml.ScalarNode) -> int | float:
     return int(value) if "." not in text and value.is_integer() and abs(value) < 2**53 else value
 
 
-_Loader.add_constructor("tag:yaml.org,2002:int", _number)
-_Loader.add_constructor("tag:yaml.org,2002:float", _number)
+_Loader.add_constructor("tag:yaml.org,2002:int", _construct_number)
+_Loader.add_constructor("tag:yaml.org,2002:float", _construct_number)
 
 
 def parse(text: str) -> Any:
@@ -72,23 +72,24 @@ def read(path: Path | str) -> dict[str, Any]:
     Raises:
         UserError: If it is no UTF-8 file with one YAML map, or if a key occurs twice.
     """
-    text = _text(path)
+    text = _read_text(path)
     try:
         content = parse(text)
     except yaml.MarkedYAMLError as error:
-        raise UserError(_message(path, text, error)) from None
+        raise UserError(_yaml_message(path, text, error)) from None
     except yaml.reader.ReaderError as error:
         place = _place(path, text[: error.position])
         raise UserError(f"{place}: the character {error.character:#04x} is not allowed") from None
     except (ValueError, LookupError, OverflowError, RecursionError) as error:
-        raise UserError(f"{path}: {error}") from None  # a tag such as `!!int abc`, or deep lists
+        # The cause is a tag such as `!!int abc`, or deep lists.
+        raise UserError(f"{path}: {error}") from None
     if not isinstance(content, dict):
         received = "an empty file" if content is None else show(content)
         raise UserError(f"{path}: {_EXPECTED} (received {received})")
     return content
 
 
-def _text(path: Path | str) -> str:
+def _read_text(path: Path | str) -> str:
     try:
         check_regular(path, "a study file")
         return Path(path).read_text(encoding="utf-8-sig")
@@ -102,17 +103,16 @@ def _text(path: Path | str) -> str:
 
 
 def _place(path: Path | str, before: str) -> str:
-    """Return file, line and column of the text that follows `before`."""
     return f"{path}:{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
 
 
-def _message(path: Path | str, text: str, error: yaml.MarkedYAMLError) -> str:
+def _yaml_message(path: Path | str, text: str, error: yaml.MarkedYAMLError) -> str:
     mark = error.problem_mark or error.context_mark
     problem = " ".join(str(error.problem or error.context).split())
     if problem.startswith("but "):
         problem = f"{error.context}, {problem}"
     place = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
-    # YAML takes a line without a blank behind its colon for text, and refuses the next line.
+    # A line without a blank behind its colon is text in YAML, so that the next line is invalid.
     first = (error.context_mark or mark).line - 1 if mark else 0
     lines = text.splitlines()[max(first, 0) : mark.line + 1] if mark else []
     hint = next(filter(None, (missing_blank(line.strip(" -")) for line in lines)), "")

@@ -1,4 +1,4 @@
-"""From records to the tidy tables of an experiment.
+"""Records of runs, measures and timings -> the tidy tables of an experiment, as CSV files.
 
-What follows from the tables is computed in batchscope.analysis.
+batchscope.analysis computes verdicts and fits from the tables.
 """

@@ -1,4 +1,8 @@
-"""advice.csv: the recommendation, with the baselines of the data and the price of a seed."""
+"""advice.csv: tables of an experiment -> its recommendations.
+
+batchscope.analysis.advice makes the rows. This module adds what only records and the plan know:
+values of constant predictions, and the time of one more seed.
+"""
 
 from __future__ import annotations
 
@@ -21,49 +25,51 @@ if TYPE_CHECKING:
     from batchscope.study.plan import PlannedExperiment
 
 
-def price_of_a_seed(
+def seed_cost_function(
     results: Path | str, experiment: PlannedExperiment
 ) -> Callable[[Iterable[str]], tuple[float, float]]:
-    """Return a function of runs that gives the seconds of one more seed of them.
+    """Return a function from runs to the seconds that one more seed of them takes.
 
-    It returns the seconds of one core for trainings and measures, NaN if a training is unknown, and
-    the seconds of the timings, which learning rates share. Other unknown times count as 0.
+    It returns two numbers: the seconds of one core for trainings and measures, NaN if the time of a
+    training is unknown, and the seconds of the timings, which learning rates share. Other unknown
+    times count as 0.
     """
-    times = estimates.Estimates(results, experiment)
+    estimated_times = estimates.Estimates(results, experiment)
     factors_of = experiment.runs | {name: run.factors for name, run in experiment.commands.items()}
     settings = {name: settings_name(name, values) for name, values in experiment.measures.items()}
 
-    def training(run: str) -> float:
+    def training_seconds(run: str) -> float:
         if run not in experiment.commands:
-            return times.training(experiment.runs[run]) or math.nan
+            return estimated_times.training(experiment.runs[run]) or math.nan
         command = experiment.commands[run].command
-        seconds = times.command(experiment.commands[run]) or math.nan
+        seconds = estimated_times.command(experiment.commands[run]) or math.nan
         return seconds * (1 if command.alone else command.threads)
 
-    def other(name: str, subject: str) -> float:
-        return times.other(estimates.kind(name, settings[name], subject)) or 0.0
+    def job_seconds(name: str, subject: str) -> float:
+        kind = estimates.job_kind(name, settings[name], subject)
+        return estimated_times.measure_or_timing(kind) or 0.0
 
-    def seconds(runs: Iterable[str]) -> tuple[float, float]:
-        planned = [run for run in runs if run in factors_of]
-        seeds = len({factors_of[run]["seed"] for run in planned})
+    def seed_seconds(runs: Iterable[str]) -> tuple[float, float]:
+        planned_runs = [run for run in runs if run in factors_of]
+        seeds = len({factors_of[run]["seed"] for run in planned_runs})
         if not seeds:
             return math.nan, 0.0
-        total, timed = sum(map(training, planned)), 0.0
+        total, timing_seconds = sum(map(training_seconds, planned_runs)), 0.0
         for name in settings:
             if name not in TIMINGS:
-                total += sum(other(name, run) for run in planned)
+                total += sum(job_seconds(name, run) for run in planned_runs)
                 continue
-            jobs = {(timing_name(factors_of[run]), factors_of[run]["seed"]) for run in planned}
-            timed += sum(other(name, subject) for subject, _ in jobs)
-        return total / seeds, timed / seeds
+            jobs = {(timing_name(factors_of[run]), factors_of[run]["seed"]) for run in planned_runs}
+            timing_seconds += sum(job_seconds(name, subject) for subject, _ in jobs)
+        return total / seeds, timing_seconds / seeds
 
-    return seconds
+    return seed_seconds
 
 
 def baselines(results: Path | str, experiment: PlannedExperiment) -> dict[str, dict[str, float]]:
     """Return data set -> outcome -> value of the best constant prediction.
 
-    For classes it is the most frequent one; other values are in the data set's record.
+    For classes it predicts the most frequent one. Records of data sets hold the other values.
     """
     values = {}
     for token in {factors["dataset"] for factors in experiment.runs.values()}:
@@ -80,29 +86,29 @@ def baselines(results: Path | str, experiment: PlannedExperiment) -> dict[str, d
     return values
 
 
-def by_position(results: Path | str, experiment: PlannedExperiment) -> set[str]:
-    """Return the data sets with a class for each position."""
+def datasets_by_position(results: Path | str, experiment: PlannedExperiment) -> set[str]:
+    """Return the names of the data sets that have a class for each position."""
     tokens = {factors["dataset"] for factors in experiment.runs.values()}
     kinds = {token: (records.data_record(results, token) or {}).get("kind") for token in tokens}
     return {split_token(token)[0] for token, kind in kinds.items() if kind == TOKENS}
 
 
-def rows(
+def recommendations(
     results: Path | str, experiment: PlannedExperiment, tables: Mapping[str, pandas.DataFrame]
 ) -> pandas.DataFrame:
-    """Return the recommended batch sizes, with their limits and missing requirements."""
-    names = ("comparisons", "runs", "limits", "critical_batch_size", "trajectories")
+    """Return the recommended batch sizes, with their limits, checks and suggestions."""
+    table_names = ("comparisons", "runs", "limits", "critical_batch_size", "trajectories")
     settings = [experiment.measures.get(name, {}) for name in OUTCOME_MEASURES]
     request = AdviceRequest(
         experiment.keys.margins,
         experiment.keys.seeds_planned,
         experiment.deciding_analyses,
         baselines(results, experiment),
-        price_of_a_seed(results, experiment),
-        advice_needs.given_by(experiment),
+        seed_cost_function(results, experiment),
+        advice_needs.keys_to_add(experiment),
         experiment.timed,
-        by_position(results, experiment),
+        datasets_by_position(results, experiment),
         any(values.get("weights") == "best" for values in settings),
         experiment.metrics,
     )
-    return advice.table(AdviceTables(*(tables[name] for name in names)), request)
+    return advice.table(AdviceTables(*(tables[name] for name in table_names)), request)

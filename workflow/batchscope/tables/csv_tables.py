@@ -11,10 +11,10 @@ import pandas
 from batchscope.core import disk, errors
 from batchscope.study import run_factors, tables
 
-RUNS, CLAIMS = "runs.csv", "claims.csv"  # of an experiment, of a study
-# Some digests look like numbers (12345678, 1e234567), so they are read as text.
-_TEXTS = ("run", "dataset", "dataset_digest", "model", "model_digest", "message", "document")
-# Every table has one of these columns.
+RUNS_FILE, CLAIMS_FILE = "runs.csv", "claims.csv"  # files of an experiment and of a study
+# Some digests look like numbers (12345678, 1e234567), so these columns are read as text.
+_TEXT_COLUMNS = ("run", "dataset", "dataset_digest", "model", "model_digest", "message", "document")
+# Every table has at least one of these columns.
 _FIRST_COLUMNS = {"run", "figure", "machine", *run_factors.EVERY_FACTOR}
 
 
@@ -27,7 +27,8 @@ def read(path: Path | str | TextIO) -> pandas.DataFrame:
     if not isinstance(path, Path | str):
         # Only an empty field is missing: a data set may be called "null".
         options: dict[str, Any] = {"keep_default_na": False, "na_values": [""]}
-        return pandas.read_csv(path, dtype=dict.fromkeys((*_TEXTS, "series"), str), **options)
+        types = dict.fromkeys((*_TEXT_COLUMNS, "series"), str)
+        return pandas.read_csv(path, dtype=types, **options)
     text = disk.read_csv(path)
     with errors.reading(path, "a table of an experiment"):
         frame = read(io.StringIO(text))
@@ -39,12 +40,12 @@ def read(path: Path | str | TextIO) -> pandas.DataFrame:
 
 def _check_numbers(frame: pandas.DataFrame, path: Path) -> None:
     for name, cells in frame.select_dtypes(exclude=["number", "bool"]).items():
-        column = tables.column(path.stem, str(name))
+        column = tables.describe_column(path.stem, str(name))
         if column and column.kind in ("int", "float"):
             is_text = cells.notna() & pandas.to_numeric(cells, errors="coerce").isna()
             for row in is_text.index[is_text][:1]:
                 place, received = f"{path}:{row + 2}", f"{cells[row]!r} in column {name}"
-                raise errors.damaged_file(place, received, "a number", delete=path)
+                raise errors.damaged_file(place, received, "a number", path_to_delete=path)
 
 
 def write(frame: pandas.DataFrame, path: Path) -> None:

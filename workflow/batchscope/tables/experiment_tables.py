@@ -1,4 +1,8 @@
-"""All tables of an experiment, the claims of a study and its interim analyses, as CSV files."""
+"""All tables of an experiment, the claims of a study and its interim analyses, as CSV files.
+
+`make` lists the tables: of records (`run_table`, `long_tables`, `timing_tables`), and what follows
+from them (`decision_tables`).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ from batchscope.analysis.trainings import RATE, Trainings
 from batchscope.core import disk
 from batchscope.store import interims, paths, records
 from batchscope.study import factor_words, outcomes
-from batchscope.study.budget_kinds import END, SECONDS, SLOWER
+from batchscope.study.budget_kinds import END, MAX_SLOWDOWN, SECONDS
 from batchscope.study.decision_columns import INTERIMS
 from batchscope.study.outcomes import Outcome
 from batchscope.study.stages import Stage
@@ -63,22 +67,25 @@ def make(
     Args:
         default_target: Returns the target of a series if the experiment states none.
     """
-    planned, at = study.experiments[experiment], (results, study, experiment)
-    if planned.columns:  # the evaluations of external runs are all that is known
-        logged = run_table.logged_runs(*at)
-        tables = long_tables.for_experiment(*at, list(logged.rows))
+    planned, args = study.experiments[experiment], (results, study, experiment)
+    if planned.columns:  # Logs have nothing but evaluations.
+        logged = run_table.logged_runs(*args)
+        tables = long_tables.for_experiment(*args, list(logged.rows))
         tables["runs"] = run_table.from_logs(logged, study.name, experiment)
-        tables["trajectories"] = run_table.trajectories(logged)
+        tables["trajectories"] = run_table.logged_trajectories(logged)
     else:
-        tables = {**long_tables.for_experiment(*at), "runs": run_table.collect(*at)}
-    tables |= {**timing_tables.for_experiment(*at), "limits": timing_tables.limits(*at)}
-    tables |= decisions(study, experiment, tables, default_target)
-    tables["advice"] = advice.rows(results, planned, tables)
+        tables = {**long_tables.for_experiment(*args), "runs": run_table.from_records(*args)}
+    tables |= {
+        **timing_tables.for_experiment(*args),
+        "limits": timing_tables.limiting_sweeps(*args),
+    }
+    tables |= decision_tables(study, experiment, tables, default_target)
+    tables["advice"] = advice.recommendations(results, planned, tables)
     tables["published"] = published.table(planned, tables)
     return {name: tables[name] for name in TABLES}
 
 
-def decisions(
+def decision_tables(
     study: Study,
     experiment: str,
     tables: Tables,
@@ -88,23 +95,23 @@ def decisions(
     planned = study.experiments[experiment]
     keys, analyses, runs = planned.keys, planned.deciding_analyses, tables["runs"]
     trajectories = to_target = tables["trajectories"]
-    margins = {**keys.margins, SECONDS: SLOWER}
+    margins = {**keys.margins, SECONDS: MAX_SLOWDOWN}
     metrics = planned.metrics
-    of_runs = runs, trajectories, keys.budgets, margins, analyses, default_target, metrics
-    comparisons_at_budgets = list(budget_comparisons.for_experiment(*of_runs))
+    arguments = runs, trajectories, keys.budgets, margins, analyses, default_target, metrics
+    comparisons_at_budgets = list(budget_comparisons.for_experiment(*arguments))
     before_end = [item for item in comparisons_at_budgets if item.budget.kind != END]
-    if run_series.by_horizon(trajectories) and not trainings.at_own_targets(runs):
-        # A run that was to end at the target would have had lower rates before.
+    if run_series.follows_horizon(trajectories) and not trainings.end_at_targets(runs):
+        # A run that was planned to end at the target would have lower rates before it.
         to_target = trajectories.iloc[:0]
     targets = [Target(*item) for item in keys.budgets.get("target", {}).items()]
-    scalings = to_target_tables.for_study(to_target, runs, targets, default_target, metrics)
-    constant = run_series.constants(runs)
+    scalings = to_target_tables.scalings_of_study(to_target, runs, targets, default_target, metrics)
+    constant = run_series.constant_factors(runs)
     tolerance = planned.measures.get("branches", {}).get("tolerance", math.nan)
     return {
         "comparisons": comparisons.table(runs, comparisons_at_budgets),
         "trends": trends.table(runs, before_end, _stated_outcomes(study, experiment), analyses),
-        "critical_batch_size": to_target_tables.fits(scalings, constant),
-        "to_target": to_target_tables.trainings(scalings, constant),
+        "critical_batch_size": to_target_tables.fit_table(scalings, constant),
+        "to_target": to_target_tables.training_table(scalings, constant),
         "local_critical_batch_size": local_critical_batch_size.table(
             tables["branches"], tables["branch_points"], tolerance, analyses
         ),
@@ -123,7 +130,7 @@ def decisions(
 
 
 def _protected(study: Study, planned: PlannedExperiment) -> set[str]:
-    """Return the runs of learning rates that a claim or another experiment names."""
+    """Return the runs that a claim or another experiment needs, so that no race stops them."""
     siblings = (other for other in study.experiments.values() if other.name != planned.name)
     protected = {run for other in siblings for run in (*other.runs, *other.commands)}
     commands = {name: run.factors for name, run in planned.commands.items()}
@@ -139,12 +146,12 @@ def _protected(study: Study, planned: PlannedExperiment) -> set[str]:
 
 
 def _stated_outcomes(study: Study, experiment: str) -> dict[str, Outcome]:
-    """Return the columns with a direction that documents state for the whole experiment."""
+    """Return column -> outcome with its direction, of claims on trends of the whole experiment."""
     by_column, metrics = {}, study.experiments[experiment].metrics
     for claim in study.claims:
         test = claim.test
         if test.trend_experiment == experiment:
-            outcome = outcomes.with_direction(test.column, test.direction, metrics)
+            outcome = outcomes.outcome_with_direction(test.column, test.direction, metrics)
             by_column |= {test.column: outcome} if outcome else {}
     return by_column
 
@@ -152,8 +159,8 @@ def _stated_outcomes(study: Study, experiment: str) -> dict[str, Outcome]:
 class DefaultTargets:
     """The default targets of an experiment's series, read from a file if it exists.
 
-    Seeds that are added later would move a default target, and with it every cost to the target. So
-    the targets of the first analysis of all planned runs are stored with the tables.
+    Seeds that are added later would move a default target, and with it every cost to the target.
+    Therefore the first analysis of all planned runs stores its targets with the tables.
     """
 
     def __init__(self, path: Path) -> None:
@@ -163,13 +170,13 @@ class DefaultTargets:
             self._targets = disk.read_json(path, "targets")["targets"]
 
     def target_of(self, series: Trainings) -> Target | None:
-        """Return the stored target of a series, else its default.
+        """Return the stored target of a series, or else its default.
 
-        A default loss or metric is stored, unless a run of the series is missing.
+        A default target is stored, unless a run of the series is missing.
         """
-        constants = run_series.constants(series.runs).items()
+        constants = run_series.constant_factors(series.runs).items()
         factors = {
-            name: factor_words.plain(value)
+            name: factor_words.plain_value(value)
             for name, value in constants
             if name != RATE and pandas.notna(value)
         }
@@ -202,13 +209,13 @@ def write_claims(study: Study, folder: Path | str, output: Path | str) -> None:
         UserError: If a table is missing or damaged.
     """
 
-    read = functools.cache(lambda experiment, table: _read(Path(folder) / experiment, table))
+    read_table = functools.cache(lambda experiment, table: _read(Path(folder) / experiment, table))
     analyses = {name: planned.deciding_analyses for name, planned in study.experiments.items()}
-    csv_tables.write(claims.table(study.claims, read, study.machine, analyses), Path(output))
+    csv_tables.write(claims.table(study.claims, read_table, study.machine, analyses), Path(output))
 
 
 def write_interim(results: Path | str, study: Study, output: Path) -> None:
-    """Write the open statements of a study, and the seeds that their runs get next."""
+    """Write an interim analysis: the open statements, and the seeds that their runs get next."""
     folder = paths.study_folder(results, study.folder_name)
     rows = _interim_rows(study, folder, interims.stages(results, study.folder_name))
     csv_tables.write(run_series.table([*rows], INTERIMS), output)
@@ -221,22 +228,22 @@ def _interim_rows(
         planned = experiment.deciding_analyses
         if not planned:
             continue
-        read = functools.partial(_read, folder / name)
-        tables, race = AdviceTables(*map(read, _INTERIM_TABLES)), read(RACE)
-        racing_runs = racing.without_left(tables.runs, race)
+        read_table = functools.partial(_read, folder / name)
+        tables, race = AdviceTables(*map(read_table, _INTERIM_TABLES)), read_table(RACE)
+        racing_runs = racing.without_rates_that_left(tables.runs, race)
         request = AdviceRequest(
             experiment.keys.margins, analyses=planned, metrics=experiment.metrics
         )
         first = {"experiment": name, "planned": planned[-1], "first": experiment.seeds[0]}
         rates = stages.get(name, Stage()).added_rates
-        rows = [*open_statements.open_races(race, experiment.race)]
-        rows += open_statements.edge_rates(tables, request, rates, experiment.race)
-        rows += open_statements.open_comparisons(tables._replace(runs=racing_runs), request)
-        selected = [claim for claim in study.claims if claim.test.experiment == name]
-        if selected:
-            judged = csv_tables.read(folder / csv_tables.CLAIMS)
-            rows += open_statements.open_claims(selected, judged, racing_runs, planned)
-        # An experiment that states nothing was analysed too.
+        rows = [*open_statements.race_rows(race, experiment.race)]
+        rows += open_statements.edge_rows(tables, request, rates, experiment.race)
+        rows += open_statements.comparison_rows(tables._replace(runs=racing_runs), request)
+        experiment_claims = [claim for claim in study.claims if claim.test.experiment == name]
+        if experiment_claims:
+            claim_rows = csv_tables.read(folder / csv_tables.CLAIMS_FILE)
+            rows += open_statements.claim_rows(experiment_claims, claim_rows, racing_runs, planned)
+        # An experiment without statements has an empty row, which says that it was analysed.
         yield from ({**first, **row} for row in rows or [dict.fromkeys(INTERIMS) | first])
 
 

@@ -1,7 +1,8 @@
-"""The long tables of an experiment, with several rows per run, from records on disk.
+"""Long tables: records on disk -> tables with several rows per run.
 
-Each table begins with the run, its factors and its status. It is always written, without
-measurements only with its header. `run_table` has one row per run.
+These are histories, trajectories, results at epochs, and the tables that measures declare. Each
+row begins with the run, its factors and its status. A table without rows has only its header.
+`run_table` has the table with one row per run.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pandas
 from batchscope.analysis import run_series
 from batchscope.core import disk
 from batchscope.store import jobs, paths, records
-from batchscope.store.jobs import Place
+from batchscope.store.jobs import MachineResults
 from batchscope.study import (
     batch_phases,
     budget_kinds,
@@ -35,19 +36,19 @@ if TYPE_CHECKING:
     from batchscope.study.plan import PlannedExperiment, Study
 
 NAN = math.nan
-FIRST = ("run", *run_factors.FACTORS, "status")
+FIRST_COLUMNS = ("run", *run_factors.FACTORS, "status")
 Row = dict[str, Any]
-Parts = Iterator[tuple[Row, list[Row]]]  # the first columns of a run, and its rows without them
-# Columns of trajectories that histories have too.
-_VALIDATED = ("epoch", *budget_kinds.ALWAYS_THERE)
+RunRows = Iterator[tuple[Row, list[Row]]]  # pairs of a run's first columns and its other columns
+# Trajectories and histories share these columns.
+_EVALUATION_COLUMNS = ("epoch", *budget_kinds.ALWAYS_EVALUATED)
 
 
 def read_record(path: Path, *keys: str) -> Row | None:
     return disk.read_json(path, *keys) if path.exists() else None
 
 
-def named(factors: Row) -> Row:
-    """Return factors with the plain names and the digests of data set and model."""
+def split_tokens(factors: Row) -> Row:
+    """Return factors, with the tokens of data set and model split into name and digest."""
     row: Row = {}
     for name, value in factors.items():
         row[name] = value
@@ -56,26 +57,28 @@ def named(factors: Row) -> Row:
     return row
 
 
-def learned(results: Path | str, study: Study, experiment: PlannedExperiment) -> tuple[str, ...]:
+def dataset_tasks(
+    results: Path | str, study: Study, experiment: PlannedExperiment
+) -> tuple[str, ...]:
     """Return the tasks of an experiment's data sets, in the order of `tasks.TASKS`."""
     learned_tasks = set()
     for name in {factors["dataset"] for factors in experiment.factors()}:
-        task = records.task(results, name)
-        if task is None:  # not prepared; if only its labels know, it may have classes
+        task = records.dataset_task(results, name)
+        if task is None:  # The data are not prepared, and their labels may be classes.
             task = dataset_definitions.read(study.datasets[name]).task_of_labels()
         learned_tasks.add(task or tasks.CLASSIFICATION)
     return tuple(task for task in tasks.TASKS if task in learned_tasks)
 
 
 def _status(record: Row) -> str:
-    """Return the status of a run; `off_target` if it missed its target_train_loss."""
+    """Return the status of a run: `off_target` if it missed its target_train_loss."""
     missed = record["status"] == records.FINISHED and record.get("reached_target") is False
     return records.OFF_TARGET if missed else record["status"]
 
 
-def recorded(
+def run_records(
     results: Path | str, study: Study, runs: Mapping[str, Row]
-) -> Iterator[tuple[Place, str, Row | None, str]]:
+) -> Iterator[tuple[MachineResults, str, Row | None, str]]:
     """Yield the place, name, record and status of runs on every machine, in the plan's order.
 
     A run without a record has the status `missing`, or names its missing requirement. For another
@@ -84,13 +87,13 @@ def recorded(
     Args:
         runs: Name -> factors that the run requires of the machine.
     """
-    for place in jobs.places(study, results):
+    for place in jobs.machine_results(study, results):
         for run, factors in runs.items():
             record = read_record(paths.run_record(paths.run_folder(place.results, run)), "status")
             if record is not None:
                 yield place, run, record, _status(record)
             elif place.machine == study.machine:
-                yield place, run, None, jobs.unrecorded(factors)
+                yield place, run, None, jobs.status_without_record(factors)
 
 
 def history(results: Path | str, run: str) -> list[dict[str, float]]:
@@ -108,13 +111,13 @@ def for_experiment(
 ) -> dict[str, pandas.DataFrame]:
     """Return every long table of an experiment by name.
 
-    A value that a row lacks is NaN; values without a column are left out.
+    A missing value is NaN. Values without a column are left out.
 
     Args:
-        logged: Columns of logs; their metrics tell the tasks of runs without a data set.
+        logged: Columns of logs. Their metrics tell the tasks of runs without a data set.
     """
-    planned, places = study.experiments[experiment], [*jobs.places(study, results)]
-    experiment_tasks = learned(results, study, planned) or tasks.from_columns(logged)
+    planned, places = study.experiments[experiment], [*jobs.machine_results(study, results)]
+    experiment_tasks = dataset_tasks(results, study, planned) or tasks.from_columns(logged)
     parts = {
         "history": (columns.HISTORY, _histories(places[0], study, planned)),
         "trajectories": (columns.TRAJECTORIES, _trajectories(places, study, planned)),
@@ -122,18 +125,17 @@ def for_experiment(
     }
     for entry in MEASURES.values():
         for name, table in entry.tables.items():
-            parts[name] = (table.columns, _measured(results, planned, entry, table))
+            parts[name] = (table.columns, _measure_rows(results, planned, entry, table))
     tables = {}
-    for name, (described, of_runs) in parts.items():
-        firsts, rows = [], []
-        for first, run_rows in of_runs:
-            firsts += [first] * len(run_rows)
+    for name, (described, pairs) in parts.items():
+        first_rows, rows = [], []
+        for first, run_rows in pairs:
+            first_rows += [first] * len(run_rows)
             rows += run_rows
-        described = {
-            key: described[key] for key in tasks.columns_of_tasks(described, experiment_tasks)
-        }
-        halves = (pandas.DataFrame(firsts, columns=FIRST), run_series.table(rows, described))
-        tables[name] = pandas.concat(halves, axis=1)
+        names_of_tasks = tasks.columns_of_tasks(described, experiment_tasks)
+        table = run_series.table(rows, {key: described[key] for key in names_of_tasks})
+        first_table = pandas.DataFrame(first_rows, columns=FIRST_COLUMNS)
+        tables[name] = pandas.concat((first_table, table), axis=1)
     return tables
 
 
@@ -142,11 +144,11 @@ def _runs(results: Path | str, experiment: PlannedExperiment) -> Iterator[tuple[
     for run, factors in experiment.runs.items():
         record = read_record(paths.run_folder(results, run) / "record.json", "status")
         if record is not None:
-            first = {"run": run, **named(factors), "status": _status(record)}
-            yield factors, record, {name: first[name] for name in FIRST}
+            first = {"run": run, **split_tokens(factors), "status": _status(record)}
+            yield factors, record, {name: first[name] for name in FIRST_COLUMNS}
 
 
-def _histories(place: Place, study: Study, planned: PlannedExperiment) -> Parts:
+def _histories(place: MachineResults, study: Study, planned: PlannedExperiment) -> RunRows:
     """Yield one row per run and epoch."""
     clock = _clock(place, study, planned)
     for factors, _, first in _runs(place.results, planned):
@@ -159,43 +161,45 @@ def _histories(place: Place, study: Study, planned: PlannedExperiment) -> Parts:
         yield first, rows
 
 
-def _trajectories(places: list[Place], study: Study, planned: PlannedExperiment) -> Parts:
-    """Yield one row per machine, run and evaluation; without evaluations, the rows of its history.
+def _trajectories(
+    places: list[MachineResults], study: Study, planned: PlannedExperiment
+) -> RunRows:
+    """Yield one row per machine, run and evaluation, or per epoch of a run without evaluations.
 
-    Seconds are never measured by the training itself. A timing job that ran exclusively gives the
-    seconds of its examples: `time_epoch`, or else `throughput` of an experiment under `beside`.
+    Other processes may disturb a training, so its seconds come from a timing job that ran
+    exclusively: `time_epoch`, or else `throughput` of an experiment that `beside` names.
     """
     for place in places:
         clock = _clock(place, study, planned)
         for factors, _, first in _runs(place.results, planned):
-            rows, seconds = _trajectory(place.results, first["run"], factors), clock(factors)
+            rows, seconds = _trajectory_rows(place.results, first["run"], factors), clock(factors)
             for row in rows:
                 row |= {"seconds": seconds(row["examples"]), "machine": place.machine}
             yield first, rows
 
 
-def _trajectory(results: Path | str, run: str, factors: Row) -> list[Row]:
+def _trajectory_rows(results: Path | str, run: str, factors: Row) -> list[Row]:
     """Return the rows of a run's trajectory, or of its history without `evaluate_every`."""
     if factors["evaluate_every"]:
         needed = ("examples", "updates", "epoch", "train_loss", "validation_loss", "test_loss")
         return _numbers(results, run, paths.TRAJECTORY, *needed)
     epoch_examples, rows = _epoch_examples(results, factors), []
     for row in history(results, run):
-        validated = {name: row[name] for name in _VALIDATED if name in row}
-        used = {"examples": row["epoch"] * epoch_examples, "updates": row.get("step", NAN)}
-        rows.append({**used, **validated})
+        evaluation = {name: row[name] for name in _EVALUATION_COLUMNS if name in row}
+        progress = {"examples": row["epoch"] * epoch_examples, "updates": row.get("step", NAN)}
+        rows.append({**progress, **evaluation})
     return rows
 
 
 def _epoch_examples(results: Path | str, factors: Row) -> float:
-    images = records.training_images(results, factors["dataset"])
-    return NAN if images is None else images * run_factors.training_copies(factors)
+    examples = records.training_size(results, factors["dataset"])
+    return NAN if examples is None else examples * run_factors.training_copies(factors)
 
 
-def _measured(
+def _measure_rows(
     results: Path | str, planned: PlannedExperiment, entry: Measure, table: Table
-) -> Parts:
-    """Yield the rows of a table of a measure. A pair has the first columns of its first run."""
+) -> RunRows:
+    """Yield the rows of a table of a measure. A pair of runs is named by its first run."""
     if entry.name not in planned.measures:
         return
     settings = names.settings_name(entry.name, planned.measures[entry.name])
@@ -206,35 +210,38 @@ def _measured(
             record_paths = {}
             for other in (other for small, other in pairs if small == run):
                 large = planned.runs[other]
-                by = next(name for name in run_factors.FACTORS if factors[name] != large[name])
-                pair = {"factor": by, "small": factors[by], "large": large[by], "other": other}
+                factor = next(name for name in run_factors.FACTORS if factors[name] != large[name])
+                pair = {"factor": factor, "small": factors[factor], "large": large[factor]}
+                pair["other"] = other
                 record_paths[paths.pair_path(results, run, other, entry.name, settings)] = pair
         for path, pair in record_paths.items():
             if record := read_record(path):
                 yield first, [{**pair, **row} for row in table.rows(record, path)]
 
 
-def _at_epochs(places: list[Place], planned: PlannedExperiment) -> Parts:
+def _at_epochs(places: list[MachineResults], planned: PlannedExperiment) -> RunRows:
     """Yield the results of measures after each of an experiment's `at_epochs`."""
     measures = planned.measures
     if not any(versions.ENTRIES[name].at_epochs for name in measures):
         return
-    early = [name for name in measures if name in MEASURES and MEASURES[name].at_epochs]
+    early_measures = [name for name in measures if name in MEASURES and MEASURES[name].at_epochs]
     for place in places:
         for factors, record, first in _runs(place.results, planned):
-            timed, rows = _timed(place, planned, factors, "seconds_per_epoch"), []
+            seconds, rows = _timing_value(place, planned, factors, "seconds_per_epoch"), []
             for epoch in planned.at_epochs:
                 row = {"at_epoch": epoch, "machine": place.machine}
-                row["train_seconds"] = epoch * timed if epoch <= record["epochs_run"] else NAN
-                for measure in early:
-                    settings = jobs.at_epoch(measure, measures[measure], epoch)
+                row["train_seconds"] = epoch * seconds if epoch <= record["epochs_run"] else NAN
+                for measure in early_measures:
+                    settings = jobs.settings_at_epoch(measure, measures[measure], epoch)
                     path = paths.measure_path(place.results, first["run"], measure, settings)
                     row |= (read_record(path, "values") or {"values": {}})["values"]
                 rows.append(row)
             yield first, rows
 
 
-def _timed(place: Place, experiment: PlannedExperiment, factors: Row, column: str) -> float:
+def _timing_value(
+    place: MachineResults, experiment: PlannedExperiment, factors: Row, column: str
+) -> float:
     """Return a column of the exclusive timing job of a training; NaN without one."""
     timing = next((name for name in experiment.measures if name in SECONDS_TIMINGS), None)
     if timing is None:
@@ -245,19 +252,19 @@ def _timed(place: Place, experiment: PlannedExperiment, factors: Row, column: st
 
 
 def _clock(
-    place: Place, study: Study, experiment: PlannedExperiment
+    place: MachineResults, study: Study, experiment: PlannedExperiment
 ) -> Callable[[Row], Callable[[float], float]]:
-    """Return a function from factors to a function from used examples to their seconds.
+    """Return a function from the factors of a run to a function from examples to seconds.
 
-    They are the sum over the batch sizes of the run of examples / examples per second.
+    The seconds are the sum of examples / examples per second over the batch sizes of the run.
     """
     throughput = _throughput(place, study, experiment)
 
     def speed(factors: Row) -> float:
-        timed = _timed(place, experiment, factors, "examples_per_second")
-        if math.isfinite(timed):
-            return timed
-        # The n-th seed has the n-th job, so that seeds share no error of a time.
+        timing_value = _timing_value(place, experiment, factors, "examples_per_second")
+        if math.isfinite(timing_value):
+            return timing_value
+        # The n-th seed has the n-th job, so that the errors of seeds are independent.
         repeat = experiment.seeds.index(factors["seed"]) + 1
         return throughput.get((names.timing_name(factors), repeat), NAN)
 
@@ -265,24 +272,24 @@ def _clock(
         course = batch_phases.Course(factors, _epoch_examples(place.results, factors))
         sizes = batch_phases.batch_sizes(factors)
         speeds = {size: speed({**factors, "batch_size": size}) for size in sizes}
-        return lambda used: sum(
-            examples / speeds[size] for size, examples in course.examples_by_size(used).items()
+        return lambda total: sum(
+            examples / speeds[size] for size, examples in course.examples_by_size(total).items()
         )
 
     return clock
 
 
 def _throughput(
-    place: Place, study: Study, experiment: PlannedExperiment
+    place: MachineResults, study: Study, experiment: PlannedExperiment
 ) -> dict[tuple[str, int], float]:
-    """Return the examples per second by timing configuration and repeat, from `beside`.
+    """Return timing configuration and repeat -> examples per second, of the experiments `beside`.
 
-    Only steps that are driven as in a training count.
+    Only timings with the loop and the input pipeline of a training count.
     """
     defaults = {name: item.default for name, item in run_factors.TIMING_ONLY_FACTORS.items()}
     throughput: dict[tuple[str, int], float] = {}
     for name in experiment.keys.beside:
-        for job in jobs.timing_jobs(study.experiments[name], place.results, place.recorded):
+        for job in jobs.timing_jobs(study.experiments[name], place.results, place.recorded_name):
             factors = job.sweep.factors
             if job.measure not in SECONDS_TIMINGS or {**defaults, **factors} != {
                 **factors,

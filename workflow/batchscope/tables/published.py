@@ -1,4 +1,4 @@
-"""published.csv: values of a document, each with the value of the same cell here."""
+"""published.csv: published values of documents -> each with the value of the same cell here."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import pandas
 from batchscope.analysis import intervals, run_series
 from batchscope.study import external_columns, factor_words, run_factors
 from batchscope.study.outcomes import Reason
-from batchscope.study.tables import clipped
+from batchscope.study.tables import clipped_to_range
 from batchscope.tables import long_tables
 
 if TYPE_CHECKING:
     from batchscope.study.plan import PlannedExperiment
 
-# Column of a document -> columns of runs.csv. The first one that has values is compared.
+# Column of a document -> columns of runs.csv. The first column with values is compared.
 MACHINE_COLUMNS = {
     "utilisation_percent": ("gpu_percent", "process_percent"),
     "memory_mb": ("gpu_memory_peak_mb", "memory_peak_mb"),
 }
 _SERIES_FACTORS = [name for name in run_factors.EVERY_FACTOR if name not in ("batch_size", "seed")]
-COLUMNS = [
+PUBLISHED_COLUMNS = [
     *("figure", "document", "series", *_SERIES_FACTORS, "batch_size", "column", "value"),
     *("here", "here_low", "here_high", "here_n", "here_reason"),
 ]
@@ -43,7 +43,7 @@ def table(
                     for name, item in series.factors.items()
                 }
             else:
-                factors = long_tables.named(series.factors)
+                factors = long_tables.split_tokens(series.factors)
                 factors = {name: factors.get(name) for name in _SERIES_FACTORS}
                 factors = {name: item for name, item in factors.items() if item is not None}
             user_columns += filter(external_columns.is_user_defined, factors)
@@ -52,33 +52,33 @@ def table(
             for column, values in series.columns.items():
                 for size, value in zip(series.batch_sizes, values, strict=True):
                     row = {**first, "batch_size": size, "column": column, "value": value}
-                    rows.append({**row, **value_here(column, size, factors, tables)})
+                    rows.append({**row, **measured_value(column, size, factors, tables)})
     # With dtype object, a column with gaps keeps its whole numbers.
-    columns = [*COLUMNS, *dict.fromkeys(user_columns)]
+    columns = [*PUBLISHED_COLUMNS, *dict.fromkeys(user_columns)]
     return pandas.DataFrame(rows, columns=columns, dtype=object)
 
 
-def value_here(
+def measured_value(
     column: str, size: int, factors: Mapping[str, Any], tables: Mapping[str, pandas.DataFrame]
 ) -> dict[str, Any]:
-    """Return the value of the same cell of a series here, or the reason for its absence."""
+    """Return the value of this study for a cell of a series, or the reason why it has none."""
     frame = tables.get("runs", pandas.DataFrame())
     for factor in factors.keys() & {*frame}:
         frame = frame[frame[factor] == factors[factor]]
-    frame = run_series.local(frame)
+    frame = run_series.of_this_machine(frame)
     if frame.empty:
         return {"here_reason": Reason.NO_VALUE}
     frame = frame[frame["batch_size"] == size]
     if frame.empty:
         return {"here_reason": Reason.NOT_IN_GRID}
-    finished = run_series.finished(frame)
+    finished = run_series.finished_runs(frame)
     for name in MACHINE_COLUMNS.get(column, (column,)):
         if name in finished and finished[name].notna().any():
             return _mean(finished[finished[name].notna()], name)
     return {"here_reason": Reason.NO_VALUE}
 
 
-def factors_of(row: Mapping[str, Any]) -> dict[str, Any]:
+def series_factors(row: Mapping[str, Any]) -> dict[str, Any]:
     names = [*_SERIES_FACTORS, *filter(external_columns.is_user_defined, row.keys())]
     return {name: row[name] for name in names if pandas.notna(row.get(name))}
 
@@ -90,11 +90,11 @@ def _mean(rows: pandas.DataFrame, column: str) -> dict[str, Any]:
         ends = rows.reindex(columns=[column, *quartiles]).drop_duplicates()
         if len(ends) > 1:
             return {"here_reason": Reason.SEVERAL}
-        value, low, high = clipped(column, map(float, ends.iloc[0]))
+        value, low, high = clipped_to_range(column, map(float, ends.iloc[0]))
         return {"here": value, "here_low": low, "here_high": high}
     if rows["seed"].duplicated().any():
         return {"here_reason": Reason.SEVERAL}
     interval = intervals.t_interval(rows[column].astype(float))
-    low, high = clipped(column, (interval.low, interval.high))
+    low, high = clipped_to_range(column, (interval.low, interval.high))
     ends = {"here_low": low, "here_high": high} if math.isfinite(low) else {}
     return {"here": interval.mean, **ends, "here_n": interval.n}

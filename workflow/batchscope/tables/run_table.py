@@ -1,7 +1,8 @@
-"""runs.csv: one row per machine and run, from records on disk or from logs.
+"""runs.csv: records on disk (`from_records`) or logs (`from_logs`) -> one row per machine and run.
 
-Runs of a command have records and evaluations from their jobs. Logs of external runs are read when
-the study is planned.
+A measure or a timing declares its columns, so a new one needs no change here. The jobs of a command
+write records and evaluations, which become logs here. The logs of external runs are read when the
+study is planned.
 """
 
 from __future__ import annotations
@@ -40,26 +41,31 @@ _COMMAND_COLUMNS = (
 _DTYPES = {"int": "Int64", "str": "object", "bool": "bool"}  # whole numbers may be missing
 
 
-def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Return one row per machine and run of an experiment (see `long_tables.recorded`)."""
+def from_records(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Return one row per machine and run of an experiment (see `long_tables.run_records`)."""
     planned, rows = study.experiments[experiment], []
-    read = functools.cache(long_tables.read_record)  # runs share data sets and timings
-    for place, run, record, status in long_tables.recorded(results, study, planned.runs):
+    read = functools.cache(long_tables.read_record)  # Runs share data sets and timings.
+    for place, run, record, status in long_tables.run_records(results, study, planned.runs):
         row = {"run": run, "study": study.name, "experiment": experiment}
-        row |= {"machine": place.machine, **long_tables.named(planned.runs[run]), "status": status}
-        rows.append(row | _values(place, planned, run, record, read))
+        row |= {"machine": place.machine, **long_tables.split_tokens(planned.runs[run])}
+        row["status"] = status
+        rows.append(row | _run_values(place, planned, run, record, read))
     # A record of another version may have columns that are not documented.
-    learned = long_tables.learned(results, study, planned)
-    filled = itertools.chain(columns.measure_columns(planned.measures, learned), *rows)
+    experiment_tasks = long_tables.dataset_tasks(results, study, planned)
+    filled = itertools.chain(columns.measure_columns(planned.measures, experiment_tasks), *rows)
     frame = pandas.DataFrame(rows, columns=sorted(dict.fromkeys(filled), key=columns.position))
     kinds = {name: (columns.describe(name) or Column("")).kind for name in frame}
     return frame.astype({name: _DTYPES.get(kind, "float64") for name, kind in kinds.items()})
 
 
-def _values(
-    place: jobs.Place, experiment: PlannedExperiment, run: str, record: Row | None, read: Reader
+def _run_values(
+    place: jobs.MachineResults,
+    experiment: PlannedExperiment,
+    run: str,
+    record: Row | None,
+    read: Reader,
 ) -> Row:
-    """Return the columns from the files of one run."""
+    """Return the values of one run: data set, record, measures and timings."""
     results, factors = place.results, experiment.runs[run]
     dataset = read(paths.dataset_folder(results, factors["dataset"]) / "record.json", "counts")
     counts = dataset["counts"] if dataset else {}
@@ -70,8 +76,8 @@ def _values(
         row["best_train_loss"] = min(filter(math.isfinite, losses), default=math.nan)
     for measure, settings in experiment.measures.items():
         if measure not in MEASURES:
-            row |= _timed(place, experiment, factors, measure, read)
-        elif not MEASURES[measure].pairs:  # pairs have a long table
+            row |= _timing_values(place, experiment, factors, measure, read)
+        elif not MEASURES[measure].pairs:  # A measure of pairs of runs has only a long table.
             name = names.settings_name(measure, settings)
             path = paths.measure_path(results, run, measure, name)
             row |= (long_tables.read_record(path, "values") or {"values": {}})["values"]
@@ -79,20 +85,24 @@ def _values(
     return row
 
 
-def _timed(
-    place: jobs.Place, experiment: PlannedExperiment, factors: Row, timing: str, read: Reader
+def _timing_values(
+    place: jobs.MachineResults,
+    experiment: PlannedExperiment,
+    factors: Row,
+    timing: str,
+    read: Reader,
 ) -> Row:
     """Return the times of a run, with the disturbance of its timing jobs; empty if not timed.
 
-    The times of a run with several batch sizes are means over its examples.
+    The times of a run with several batch sizes are means weighted by their shares of the examples.
     """
     size_paths = jobs.time_paths(place, experiment, factors, timing)
     by_size = {size: read(path, "values") for size, path in size_paths.items()}
     if not all(by_size.values()):
         return {}
-    first = next(iter(by_size.values()))
-    values = first["values"] if len(by_size) == 1 else {}
-    shares = batch_phases.shares(factors)
+    first_record = next(iter(by_size.values()))
+    values = first_record["values"] if len(by_size) == 1 else {}
+    shares = batch_phases.example_shares(factors)
     for name, power in {"seconds_per_epoch": 1, "examples_per_second": -1}.items():
         times = {size: record["values"].get(name) for size, record in by_size.items()}
         if len(by_size) > 1 and all(times.values()):
@@ -109,11 +119,11 @@ def _number(row: Row, column: str) -> float:
 
 def logged_runs(results: Path | str, study: Study, experiment: str) -> LoggedRuns:
     planned = study.experiments[experiment]
-    return planned.external_runs or _commanded(results, study, experiment)
+    return planned.external_runs or _command_runs(results, study, experiment)
 
 
 def from_logs(logged: LoggedRuns, study: str, experiment: str) -> pandas.DataFrame:
-    """Return one row per run with the values of its last row, as `run_table.collect` does."""
+    """Return one row per run, with the last value of each column in its rows."""
     rows = logged.rows.assign(study=study, experiment=experiment)
     rows = rows.reindex(columns=dict.fromkeys([*rows, *external_columns.outcomes(logged.metrics)]))
     keys = [rows["run"], rows["machine"]]
@@ -122,14 +132,14 @@ def from_logs(logged: LoggedRuns, study: str, experiment: str) -> pandas.DataFra
     for split in ("train", "validation"):
         finite = rows[f"{split}_loss"].where(np.isfinite(rows[f"{split}_loss"].astype(float)))
         table[f"best_{split}_loss"] = finite.groupby(keys, sort=False).min().to_numpy()
-    used = table.pop("updates")  # a column of a measure in runs.csv
-    if logged.ends:
-        table["stop_reason"] = logged.ends
-    if logged.ends == external_columns.AT_TARGET:
-        table["reached_target"] = used.notna().astype(int)
+    updates = table.pop("updates")  # In runs.csv, this name is a column of a measure.
+    if logged.end_reason:
+        table["stop_reason"] = logged.end_reason
+    if logged.end_reason == external_columns.AT_TARGET:
+        table["reached_target"] = updates.notna().astype(int)
     else:
-        table["steps_run"] = used.round()
-    if logged.rates:
+        table["steps_run"] = updates.round()
+    if logged.tried_rates:
         scaled = table.get("learning_rate_scaling", pandas.Series("none", table.index)) != "none"
         table["effective_learning_rate"] = table["learning_rate"].mask(scaled)
     table["generalisation_gap"] = table["test_loss"] - table["train_loss"]
@@ -142,13 +152,14 @@ def from_logs(logged: LoggedRuns, study: str, experiment: str) -> pandas.DataFra
     return _table(table, names, {name: columns.describe(name) or Column("") for name in names})
 
 
-def trajectories(logged: LoggedRuns) -> pandas.DataFrame:
-    """Return one row per evaluation, as `long_tables.trajectories` does."""
+def logged_trajectories(logged: LoggedRuns) -> pandas.DataFrame:
+    """Return one row per evaluation, as trajectories.csv has for runs with records."""
     logged_outcomes = filter(logged.rows.__contains__, external_columns.outcomes(logged.metrics))
     outcomes = dict.fromkeys([*columns.TRAJECTORIES, *logged_outcomes])
-    names = [*long_tables.FIRST, *tasks.columns_of_tasks(outcomes, tasks.from_columns(logged.rows))]
-    used = [name for name in ("updates", "epoch") if name in logged.rows]
-    rows = logged.rows if logged.ends else logged.rows.dropna(subset=used, how="all")
+    task_columns = tasks.columns_of_tasks(outcomes, tasks.from_columns(logged.rows))
+    names = [*long_tables.FIRST_COLUMNS, *task_columns]
+    axes = [name for name in ("updates", "epoch") if name in logged.rows]
+    rows = logged.rows if logged.end_reason else logged.rows.dropna(subset=axes, how="all")
     return _table(rows, names, columns.TRAJECTORIES)
 
 
@@ -156,31 +167,31 @@ def _table(
     rows: pandas.DataFrame, names: Sequence[str], entries: Mapping[str, Column]
 ) -> pandas.DataFrame:
     """Return some columns of rows, with the user's factors before the status."""
-    at = names.index("status")
-    names = [*names[:at], *filter(external_columns.is_user_defined, rows), *names[at:]]
+    index = names.index("status")
+    names = [*names[:index], *filter(external_columns.is_user_defined, rows), *names[index:]]
     table = rows.reindex(columns=names).reset_index(drop=True)
-    return run_series.typed(table, entries, errors="ignore")
+    return run_series.with_integer_columns(table, entries, errors="ignore")
 
 
-def _commanded(results: Path | str, study: Study, experiment: str) -> LoggedRuns:
-    """Return the runs of a command; a run without a record has a row without numbers."""
+def _command_runs(results: Path | str, study: Study, experiment: str) -> LoggedRuns:
+    """Return the evaluations of a command's runs; a run without a record has an empty row."""
     planned, parts = study.experiments[experiment], []
     runs, metrics = planned.commands, planned.metrics
     factors = pandas.DataFrame(dict(_factors(runs)), index=list(runs), dtype=object)
     needs = {name: run.needs for name, run in runs.items()}
-    for place, name, record, status in long_tables.recorded(results, study, needs):
-        first: dict[str, Any] = {"run": name, "machine": place.machine, "status": status}
-        first |= {factor: runs[name].factors[factor] for factor in ("batch_size", "seed")}
-        first |= factors.loc[name]
+    for place, name, record, status in long_tables.run_records(results, study, needs):
+        first_columns: dict[str, Any] = {"run": name, "machine": place.machine, "status": status}
+        first_columns |= {factor: runs[name].factors[factor] for factor in ("batch_size", "seed")}
+        first_columns |= factors.loc[name]
         rows = _evaluations(paths.run_folder(place.results, name)) if record else pandas.DataFrame()
-        names = dict.fromkeys([*external_columns.AXES[:2], *rows])
+        names = dict.fromkeys([*external_columns.COST_COLUMNS[:2], *rows])
         rows = rows.reindex(range(max(1, len(rows))), columns=names)
-        of_record = {column: (record or {}).get(column) for column in _COMMAND_COLUMNS}
-        parts.append(rows.assign(**first | of_record))
+        record_values = {column: (record or {}).get(column) for column in _COMMAND_COLUMNS}
+        parts.append(rows.assign(**first_columns | record_values))
     table = pandas.concat(parts, ignore_index=True)
     finished = table[table["updates"].notna() & table["status"].eq(records.FINISHED)]
     keys = ["machine", "batch_size", *factors]
-    if pair := log_checks.copied(
+    if pair := log_checks.find_copied_run(
         finished, ["run", "machine"], keys, external_columns.outcomes(metrics)
     ):
         raise UserError(
@@ -191,13 +202,15 @@ def _commanded(results: Path | str, study: Study, experiment: str) -> LoggedRuns
 
 
 def _factors(runs: Mapping[str, CommandRun]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the factors under their names in our tables, each with its value in every run."""
+    """Yield each factor of a command as the name and the values of a column."""
     factors = [run.factors for run in runs.values()]
     for name in factors[0].keys() - {"batch_size", "seed"}:
-        texts = [factor_models.word(values[name]) for values in factors]
-        yield external_columns.factor(name, [text or external_columns.EMPTY for text in texts])
+        texts = [factor_models.argument_text(values[name]) for values in factors]
+        yield external_columns.series_column(
+            name, [text or external_columns.EMPTY for text in texts]
+        )
 
 
 def _evaluations(folder: Path) -> pandas.DataFrame:
-    text = records.RunFiles(folder).text(paths.TRAJECTORY, *external_columns.AXES[:1])
+    text = records.RunFiles(folder).text(paths.TRAJECTORY, *external_columns.COST_COLUMNS[:1])
     return pandas.read_csv(io.StringIO(text))

@@ -3,10 +3,10 @@
 The module assigns its specification to `ENTRY` and has the function
 `measure(job: TimingJob, settings: dict) -> Timed`, which gets every setting by name. The
 specifications are read with every study: import slow libraries, and modules that need the registry,
-inside the functions.
+inside the functions. Modules without `ENTRY` are helpers.
 
-Timings train only a few steps. batchscope.analysis fits models over jobs.
-`timing_job` writes the records. Other files are next to `job.output`.
+Timings train only a few steps. `timing_job` calls the function and writes the record; other files
+are next to it. `batchscope.analysis` combines the records of several jobs and fits models.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ class Timed:
     """Results of a timing.
 
     Attributes:
-        details: Keys of the record.
-        values: Column of runs.csv -> number. A missing column, or None, has no value.
+        status: Status of the record, such as `finished` or `out_of_memory`.
+        details: Further keys of the record.
+        values: Column of runs.csv -> number. None and missing columns are empty cells.
     """
 
     status: str
@@ -29,7 +30,7 @@ class Timed:
     values: dict[str, float | None] = field(default_factory=dict)
 
 
-def with_summary(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a part of a record, with the summary of its samples for keys that it lacks."""
-    values = {name: value for name, value in part.items() if value is not None}
-    return (part.get("utilisation") or {}) | values
+def with_summary(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry of a record with the keys of `utilisation`, its summary of samples."""
+    values = {name: value for name, value in entry.items() if value is not None}
+    return (entry.get("utilisation") or {}) | values

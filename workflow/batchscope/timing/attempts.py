@@ -1,9 +1,9 @@
-"""One try of a batch size, by a child process that its parent watches.
+"""Try whether a batch size fits into memory, in a child process that its parent watches.
 
-After a process has run out of memory, its allocators keep their memory, so that its later tries
-prove nothing. Each batch size therefore gets a new child. The child builds the model, holds one
-batch of that size, and takes two training steps with the optimizer's variables in memory. The
-parent ends the child above the limit, before the machine runs out of memory. Memory is in MB of
+`attempt` is the parent's side, `run_try` the child's. After a process has run out of memory, its
+allocators keep their memory, so its later tries prove nothing. Each batch size therefore gets a new
+child. The child builds the model, holds one batch of that size, and takes two training steps. The
+parent kills the child above the limit, before the machine runs out of memory. Memory is in MB of
 10^6 bytes.
 """
 
@@ -22,121 +22,120 @@ from typing import Any, NamedTuple
 import numpy as np
 import psutil
 
-from batchscope.host import allocation_errors, memory_limits, supervisor, tensorflow_start
+from batchscope.host import memory_errors, memory_limits, supervisor, tensorflow_start
 from batchscope.store import records
 from batchscope.timing import processes
-from batchscope.timing.processes import MEGABYTE, Family
+from batchscope.timing.processes import MEGABYTE, ProcessTree
 from batchscope.timing.timing_job import TimingJob
 
 POLL_SECONDS = 0.05
 TIMEOUT_SECONDS = 1800.0
-FREE_SHARE = 0.9  # largest share of the free memory; other processes need some too
-STEPS = 2  # the second step also has the memory that the first one kept
+FREE_SHARE = 0.9  # maximum share of the free memory; other processes need some too
+STEPS = 2  # the first step leaves memory allocated, which the second step needs in addition
 # The system's limit is higher by this slack, because processes reserve more than they use.
 SLACK_MB = 1000.0
 
-# Outcomes of a try. The size did not fit, except for the first and the last.
+# Outcomes of a try. All but the first and the last mean that the size did not fit.
 FITS = records.FITS
 OUT_OF_MEMORY = records.OUT_OF_MEMORY  # an allocator's refusal
 OVER_LIMIT = "over_limit"  # the process used more than the limit
-KILLED = "killed"  # by SIGKILL, which the kernel sends when memory runs out
+KILLED = "killed"  # SIGKILL ended it; the kernel sends this signal when memory runs out
 FAILED = "failed"  # any other error; it proves nothing about memory
 
 
 class Limits(NamedTuple):
-    """Memory that a try may use."""
+    """Memory that a try may use, in MB."""
 
     device: str
-    memory_mb: float | None  # of the device; None for all memory of a GPU
+    memory_mb: float | None  # memory of the device; None for all memory of a GPU
     host_mb: float  # main memory
 
 
-def limits_now(device: str, asked_mb: float) -> Limits:
+def limits_now(device: str, configured_mb: float) -> Limits:
     """Return the limits on this machine now, at most 90 % of the free memory.
 
-    With a higher limit, the kernel could end other processes. Free memory is the smallest of the
-    machine's available memory and the remainder of each control group that contains this process,
+    With a higher limit, the kernel could kill other processes. Free memory is the smallest of the
+    machine's available memory and the free memory of each control group that contains this process,
     as under SLURM or in a container.
 
     Args:
-        asked_mb: Limit of the device's memory in the configuration; 0 for all free memory.
+        configured_mb: Limit of the device's memory in the configuration; 0 for all free memory.
     """
-    left = [group.free for group in memory_limits.control_groups()]
-    free = [psutil.virtual_memory().available, *(most for most in left if most is not None)]
-    free_mb = FREE_SHARE * min(free) / MEGABYTE
+    group_bytes = [group.free for group in memory_limits.control_groups()]
+    free_bytes = [number for number in group_bytes if number is not None]
+    free_mb = FREE_SHARE * min([psutil.virtual_memory().available, *free_bytes]) / MEGABYTE
     if device == "gpu":
-        return Limits(device, asked_mb or None, free_mb)
-    host_mb = min(asked_mb or free_mb, free_mb)
+        return Limits(device, configured_mb or None, free_mb)
+    host_mb = min(configured_mb or free_mb, free_mb)
     return Limits(device, host_mb, host_mb)
 
 
 @dataclass(frozen=True)
 class Try:
-    """Result of one try. Times include the start of the process."""
+    """Result of one try."""
 
     batch_size: int
     outcome: str
-    peak_mb: float | None = None  # a lower bound if the child was ended; None if unknown
-    seconds: float = 0.0
+    peak_mb: float | None = None  # a lower bound if the child was killed; None if unknown
+    seconds: float = 0.0  # including the start of the process
     message: str = ""  # why the size did not fit
 
 
 def attempt(
     command: Sequence[str], batch_size: int, limits: Limits, timeout: float = TIMEOUT_SECONDS
 ) -> Try:
-    """Run one child, and return its result.
+    """Try a batch size in a child process, and return the result.
 
-    The child calls `run` with `limits.memory_mb`. It is ended if the resident memory of the child
-    and its descendants exceeds `limits.host_mb`.
+    The command calls `run_try` with `limits.memory_mb`. The child is killed if its resident memory,
+    with its descendants, exceeds `limits.host_mb`.
     """
-    begun = time.monotonic()
+    start = time.monotonic()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
-        family = Family(process.pid)
-        # No child outlives an error here.
+        processes_of_child = ProcessTree(process.pid)
         try:
-            ended, peak = _watch(process, family, limits.host_mb, timeout)
+            reason, peak = _watch(process, processes_of_child, limits.host_mb, timeout)
         finally:
-            family.end()
+            processes_of_child.kill()
             process.kill()
             status = process.wait()
         for file in (out, err):
             file.seek(0)
         stdout, stderr = (file.read().decode(errors="replace") for file in (out, err))
-    reply = _reply(stdout)
+    reply = _last_reply(stdout)
     # The parent sees main memory, not the memory of a GPU.
     peak = reply.get("peak_mb", peak if limits.device == "cpu" else 0.0)
-    outcome, message = ended or judge(status, reply, stderr)
+    outcome, message = reason or judge(status, reply, stderr)
     if outcome == FITS and limits.memory_mb is not None and peak > limits.memory_mb:
-        outcome, message = _over("the peak was", peak, limits.memory_mb)
-    return Try(batch_size, outcome, peak or None, time.monotonic() - begun, message)
+        outcome, message = _over_limit("the peak was", peak, limits.memory_mb)
+    return Try(batch_size, outcome, peak or None, time.monotonic() - start, message)
 
 
-def _over(subject: str, used_mb: float, limit_mb: float) -> tuple[str, str]:
+def _over_limit(subject: str, used_mb: float, limit_mb: float) -> tuple[str, str]:
     return OVER_LIMIT, f"{subject} {used_mb:.0f} MB; at most {limit_mb:.0f} MB may be used."
 
 
 def _watch(
-    process: subprocess.Popen, family: Family, max_mb: float, timeout: float
+    process: subprocess.Popen, processes_of_child: ProcessTree, max_mb: float, timeout: float
 ) -> tuple[tuple[str, str] | None, float]:
-    """Watch a process until it ends.
+    """Watch a process until it ends or has to be killed.
 
     Returns:
-        Outcome and message if the process has to be ended, and its observed peak in MB.
+        Outcome and message if the process has to be killed, else None; and its peak in MB.
     """
     peak, deadline = 0.0, time.monotonic() + timeout
     while peak <= max_mb:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(POLL_SECONDS)
             return None, peak
-        peak = max(peak, family.usage().memory_mb)  # ignores NaN
+        peak = max(peak, processes_of_child.usage().memory_mb)  # ignores NaN
         if time.monotonic() > deadline:
             return (FAILED, f"the process took longer than {timeout:.0f} s."), peak
-    return _over("the process took", peak, max_mb), peak
+    return _over_limit("the process took", peak, max_mb), peak
 
 
-def _reply(stdout: str) -> dict[str, Any]:
-    """Return the last reply that a child printed, else {}. Libraries may print other lines."""
+def _last_reply(stdout: str) -> dict[str, Any]:
+    """Return the last reply that a child printed, or {}; libraries may print other lines."""
     for line in reversed(stdout.splitlines()):
         with contextlib.suppress(ValueError):
             reply = json.loads(line)
@@ -156,27 +155,27 @@ def judge(status: int, reply: dict[str, Any], stderr: str) -> tuple[str, str]:
         return reply["outcome"], reply.get("message", "")
     if status == -signal.SIGKILL:
         return KILLED, "ended by SIGKILL, which the kernel sends when memory runs out."
-    refused = allocation_errors.refusal(stderr)
+    refused = memory_errors.text_refusal(stderr)
     if status != 0 and refused:
         return OUT_OF_MEMORY, refused
     ending = f"ended by signal {-status}" if status < 0 else f"ended with status {status}"
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    last = lines[-1][: allocation_errors.MESSAGE_LENGTH] if lines else "nothing on stderr"
+    last = lines[-1][: memory_errors.MESSAGE_LENGTH] if lines else "nothing on stderr"
     return FAILED, f"{ending}: {last}"
 
 
-def run(
+def run_try(
     job: TimingJob, batch_size: int, memory_mb: float | None = None, slack_mb: float = SLACK_MB
 ) -> None:
     """Try one batch size in this process, and print the result as one line of JSON.
 
     An allocator's refusal is a result; any other error is raised. A batch that exceeds the data set
-    repeats examples. On a CPU, the operating system refuses memory beyond the limit and `slack_mb`.
+    repeats examples. On a CPU, the operating system refuses memory above the limit plus `slack_mb`.
     On a GPU, the limit is the size of TensorFlow's allocator.
     """
     supervisor.set_parent_death_signal()
     supervisor.prefer_for_oom_kill()
-    # TensorFlow may crash when memory is refused; its last warnings then name the reason.
+    # TensorFlow may crash when memory is refused. Its last warnings then name the reason.
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "1"
     factors = job.factors
     tensorflow_start.start(factors["threads"], factors["device"], factors["replicas"])
@@ -194,16 +193,16 @@ def run(
     try:
         model, train = job.network(), job.data.examples("train")
         if memory_mb and not job.on_gpu:
-            _refuse(memory_mb, slack_mb)
+            _limit_memory(memory_mb, slack_mb)
         order = np.arange(batch_size, dtype=np.int32)
         rows = train.rows(order % len(train.labels))
         loop = loops.make_loop(factors, model, rows, batch_size)
-        del rows  # the loop has a copy
+        del rows  # the loop has its own copy
         for _ in range(STEPS):
             loop.run(order, 0, 1, step_loop.Totals())
     except Exception as error:
         resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))  # the reply needs memory too
-        refused = allocation_errors.refusal_of(error)
+        refused = memory_errors.error_refusal(error)
         if refused is None:
             raise
         reply |= {"outcome": OUT_OF_MEMORY, "message": refused}
@@ -220,14 +219,14 @@ def _peak_mb(on_gpu: bool) -> float:
     return max(config.experimental.get_memory_info(gpu)["peak"] for gpu in gpus) / MEGABYTE
 
 
-def _refuse(memory_mb: float, slack_mb: float) -> None:
-    """Let the operating system refuse memory beyond the limit and some slack.
+def _limit_memory(memory_mb: float, slack_mb: float) -> None:
+    """Let the operating system refuse memory above the limit plus some slack.
 
-    RLIMIT_DATA counts reserved memory, including the stacks of threads. The limit therefore adds to
-    the memory that is reserved now.
+    RLIMIT_DATA counts reserved memory, including the stacks of threads. So the free part of the
+    limit is added to the memory that is reserved now.
     """
-    left = max(0.0, memory_mb - processes.status_mb("VmRSS")) + slack_mb
+    free_mb = max(0.0, memory_mb - processes.status_mb("VmRSS")) + slack_mb
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    soft = int((processes.status_mb("VmData") + left) * MEGABYTE)
+    soft = int((processes.status_mb("VmData") + free_mb) * MEGABYTE)
     if hard == resource.RLIM_INFINITY or soft < hard:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))

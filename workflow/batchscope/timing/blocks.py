@@ -1,8 +1,8 @@
-"""Blocks of steps that are timed in turns, exclusively on the machine.
+"""Time blocks of steps of several batch sizes in turns, exclusively on the machine.
 
-Every round times a block of every batch size in a new random order, so that drift and disturbances
-of the machine affect all batch sizes equally. A block is repeated if other processes took a part of
-the machine meanwhile, and flagged if the repeats are disturbed too.
+Every round times one block of every batch size in a new random order, so that drift and
+disturbances of the machine affect all batch sizes equally. If other processes used a part of the
+machine during a block, it is repeated; if the repeats are disturbed too, it is flagged.
 """
 
 import math
@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from batchscope.host.allocation_errors import refusal_of
+from batchscope.host.memory_errors import error_refusal
 from batchscope.store import records
-from batchscope.study.common_settings import DISTURBED_CORES
+from batchscope.study.timing_columns import MAX_FOREIGN_CORES
 from batchscope.timing import processes
 
-# Long enough for memory pools, caches and the processor's frequency to settle.
+# Memory pools, caches and the processor's frequency settle within this time.
 WARM_UP_SECONDS = 0.5
-# Steps after a change of batch size that are not timed: more than a pipeline keeps ready.
+# Steps that are not timed after a change of batch size: more than the batches of a full pipeline.
 LEAD_IN_STEPS = 3
 MAX_REPEATS = 2
 
@@ -31,14 +31,14 @@ class NonFiniteLoss(ArithmeticError):
 
 
 def error_status(error: Exception) -> str:
-    """Return the status of a batch size after an error of its steps.
+    """Return the status of a batch size after its steps raised an error.
 
     Raises:
-        Exception: The error itself, if it does not come from the batch size.
+        Exception: The error itself, if the batch size is not its cause.
     """
     if isinstance(error, NonFiniteLoss):
         return records.DIVERGED
-    if refusal_of(error) is None:
+    if error_refusal(error) is None:
         raise error
     return records.OUT_OF_MEMORY
 
@@ -50,14 +50,14 @@ def rounded_up(steps: float, unit: int) -> int:
 def calibrate(run_steps: RunSteps, block_seconds: float, unit: int = 1) -> int:
     """Warm up a configuration; return the steps of a block, a multiple of `unit`.
 
-    The first steps trace, allocate and fill caches, so they are never part of a block.
+    The first steps trace, allocate and fill caches, so no block contains them.
     """
     run_steps(unit)  # tracing may take longer than the whole warm-up
     total_seconds, total_steps, steps = 0.0, 0, unit
     while total_seconds < WARM_UP_SECONDS or total_steps < 3:
         seconds = run_steps(steps)
         total_seconds, total_steps = total_seconds + seconds, total_steps + steps
-        # Short steps run in larger calls.
+        # Short steps run in calls of more steps.
         if seconds < WARM_UP_SECONDS / 8:
             steps *= 2
     steps = unit
@@ -74,13 +74,13 @@ def time_blocks(
     """Time blocks of batch sizes in turns.
 
     Args:
-        timed: Batch size -> function that runs one of its blocks.
+        timed: Batch size -> function that runs one block.
         job: Number of the job within its configuration. A drift during a job favours some positions
             in the order of turns, so the order differs between jobs.
 
     Returns:
-        The blocks of each batch size, one per round, with `foreign_cores`, `disturbed`, `repeats`
-        and their times; and the status of each batch size that failed, which has no blocks.
+        The blocks of each batch size, one per round, with their times, `foreign_cores`, `disturbed`
+        and `repeats`; and the status of each batch size that failed, which has no blocks.
     """
     block_lists: dict[int, list[Block]] = {size: [] for size in timed}
     errors: dict[int, str] = {}
@@ -90,20 +90,20 @@ def time_blocks(
             if size in errors:
                 continue
             try:
-                block_lists[size].append(_block(timed[size]))
+                block_lists[size].append(_run_block(timed[size]))
             except Exception as error:
                 errors[size] = error_status(error)
                 del block_lists[size]
     return block_lists, errors
 
 
-def _block(run: Callable[[], Block]) -> Block:
+def _run_block(run: Callable[[], Block]) -> Block:
     """Run one block, and repeat it if other processes disturbed it."""
     for repeats in range(MAX_REPEATS + 1):
         before = processes.cpu_times()
         block = run()
         foreign_cores = processes.foreign_cores(before, processes.cpu_times())
-        disturbed = foreign_cores > DISTURBED_CORES
+        disturbed = foreign_cores > MAX_FOREIGN_CORES
         block |= {"foreign_cores": foreign_cores, "disturbed": disturbed, "repeats": repeats}
         if not disturbed:
             break

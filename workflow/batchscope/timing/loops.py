@@ -1,16 +1,17 @@
-"""Training loops in TensorFlow: five loops that make the same updates.
+"""Five training loops in TensorFlow that make the same updates, and their `Runner`.
 
 `graph`      a while loop inside the graph over arrays in memory: one call runs many steps
 `eager`      one operation after the other from Python, under a GradientTape
 `function`   the same step as a tf.function: one call per batch
-`fit`        Keras's `model.fit`: one call per batch, and all that Keras does besides
-`fit_steps`  the same with `steps_per_execution`, 32 steps per call
+`fit`        Keras's `model.fit`: one call per batch, with Keras's other work
+`fit_steps`  the same with `steps_per_execution`: 32 steps per call
 
-All loops read the examples in the order 0 to n - 1, epoch after epoch. They take the model's
-cross-entropy of `batchscope.training.losses`, as a mean over the batch, plus the layers' penalties,
-so that the same initial weights lead to the same weights. They differ in the cost of a step beyond
-its arithmetic. One update differs: in an embedding, `fit` lets an optimizer square the gradients of
-a token's occurrences one by one (see `losses.dense`).
+All loops read the examples in the order 0 to n - 1, epoch after epoch. Their loss is the mean loss
+of a batch (`batchscope.training.scoring`) plus the layers' penalties, so that the same initial
+weights lead to the same weights. They differ in the cost of a step beyond its arithmetic. One
+update differs: in an embedding, `fit` lets an optimizer square the gradients of a token's
+occurrences one by one (see `losses.dense_gradients`). A new loop is a function that returns a
+`RunStepsAt`, and a case in `make_runner`.
 
 Source: "Why does TensorFlow training on mini-batches sometimes become slower?" (2025). Its examples
 1 and 2 are `eager` over the pipeline `dataset`, without and with a delay.
@@ -30,7 +31,7 @@ import keras
 import tensorflow as tf
 
 from batchscope.core import private_interfaces
-from batchscope.datasets import Learned
+from batchscope.datasets import TaskInfo
 from batchscope.study import run_factors
 from batchscope.timing import pipelines
 from batchscope.timing.blocks import LEAD_IN_STEPS, NonFiniteLoss, RunSteps
@@ -40,16 +41,16 @@ from batchscope.training.step_loop import Batches, Examples, StepLoop, Totals
 
 # Steps per call of `fit_steps`; large enough that the cost of a call is negligible.
 STEPS_PER_EXECUTION = 32
-PLAIN = "plain"  # the default input pipeline of a loop
-# No model diverges within a timing at this rate, and a step's time does not depend on it.
+DEFAULT_PIPELINE = "plain"  # the default input pipeline of a loop
+# At this rate no model diverges within a timing. A step's time does not depend on the rate.
 LEARNING_RATE = 1e-6
-# One step of this length already fills memory and builds all functions.
+# A lead-in of this duration fills memory and builds all functions.
 LEAD_IN_SECONDS = 0.25
 
-# Batch size, position in the epoch and number of steps -> their seconds, and a loss that is finite
-# only if the losses of all steps are.
-Steps = Callable[[int, int, int], tuple[float, float]]
-Batched = Callable[[int], tf.data.Dataset]  # batch size -> batches without end, as one iterator
+# Batch size, position in the epoch and number of steps -> seconds of the steps, and a loss that is
+# finite only if the losses of all steps are finite.
+RunStepsAt = Callable[[int, int, int], tuple[float, float]]
+BatchesOfSize = Callable[[int], tf.data.Dataset]  # batch size -> endless batches, as one iterator
 
 
 def make_optimizer(factors: dict[str, Any]) -> keras.optimizers.Optimizer:
@@ -75,7 +76,7 @@ def make_loop(
     Args:
         whole_only: Leave out the last, smaller batch of an epoch.
     """
-    augment = augmentations.layer(factors["augmentation"], 0)
+    augment = augmentations.random_layer(factors["augmentation"], 0)
     batches = Batches.from_factors(factors, size, augment, drop_remainder=whole_only)
     return replicas.make_loop(factors, model, make_optimizer(factors), data, batches)
 
@@ -83,17 +84,17 @@ def make_loop(
 class Runner:
     """Run and time consecutive updates on whole batches, at any batch size of a sweep.
 
-    All batch sizes share model, optimizer and images, and each keeps its own place in its epoch.
-    The last, smaller batch of an epoch is left out, so that a time belongs to its batch size.
+    All batch sizes share model, optimizer and images. Each batch size has its own position in the
+    epoch. The last, smaller batch of an epoch is left out, so a time belongs to one batch size.
     """
 
     def __init__(
         self,
-        steps: Steps,
+        steps: RunStepsAt,
         examples: int,
         device: str = "cpu",
-        unit: int = 1,  # updates of one call; only multiples of it are timed
-        lead_in_seconds: float = LEAD_IN_SECONDS,  # a lead-in ends after this time
+        unit: int = 1,  # updates of one call; only multiples of the unit are timed
+        lead_in_seconds: float = LEAD_IN_SECONDS,  # maximum duration of a lead-in
     ) -> None:
         self._steps, self.examples, self.unit = steps, examples, unit
         self.lead_in_seconds = lead_in_seconds
@@ -101,7 +102,7 @@ class Runner:
         self._positions: dict[int, int] = {}
         self._current: int | None = None
 
-    def at(self, batch_size: int) -> RunSteps:
+    def at_size(self, batch_size: int) -> RunSteps:
         return functools.partial(self.run, batch_size)
 
     def run(self, batch_size: int, steps: int) -> float:
@@ -130,7 +131,7 @@ class Runner:
         return seconds
 
     def reset_peak(self) -> bool:
-        """Restart the count of `peak_mb`; return whether TensorFlow keeps count."""
+        """Restart the count of `peak_mb`; return whether TensorFlow counts."""
         try:
             tf.config.experimental.reset_memory_stats(self._tensors)
         except ValueError:
@@ -141,9 +142,9 @@ class Runner:
         """Return the peak memory of TensorFlow's tensors since `reset_peak`, in MB, or None.
 
         The peak counts the blocks that TensorFlow's allocator gave out, up to twice a tensor's
-        size. It does not count memory that the allocator holds in reserve. TensorFlow documents it
-        for GPUs and TPUs alone. Version 2.21 also counts on the CPU, without tensors smaller than
-        256 KiB. An allocator that keeps no count reports 0.
+        size. It does not count the allocator's reserve. TensorFlow documents the count only for
+        GPUs and TPUs. Version 2.21 also counts on the CPU, without tensors smaller than 256 KiB. An
+        allocator without a count reports 0.
         """
         peak = tf.config.experimental.get_memory_info(self._tensors)["peak"]
         return peak / MEGABYTE or None
@@ -152,7 +153,7 @@ class Runner:
 def make_runner(
     factors: dict[str, Any], model: keras.Model, data: Examples, folder: Path | None = None
 ) -> Runner:
-    """Return the runner of a loop.
+    """Return the runner of the loop and input pipeline that the factors name.
 
     Args:
         folder: Folder for the files of the pipeline `jpeg`, which must not exist yet.
@@ -161,20 +162,20 @@ def make_runner(
     examples, device = len(data.labels), factors["device"]
     if loop == "graph":
         return Runner(graph_steps(factors, model, data), examples, device)
-    # One copy for every batch size; on a GPU it is in the GPU's memory.
+    # All batch sizes share one copy; on a GPU it is in the GPU's memory.
     placed = replace(data, images=tf.constant(data.images))
-    pipeline = "dataset" if pipeline == PLAIN else pipeline
-    mapped = pipelines.examples(pipeline, placed, folder)
+    pipeline = "dataset" if pipeline == DEFAULT_PIPELINE else pipeline
+    mapped = pipelines.mapped_examples(pipeline, placed, folder)
 
     @functools.cache  # a new iterator would have to find its degree of parallelism again
     def batches(batch_size: int) -> tf.data.Dataset:
-        return private_interfaces.continued(pipelines.batches(pipeline, mapped, batch_size))
+        return private_interfaces.resumable(pipelines.batches(pipeline, mapped, batch_size))
 
-    optimizer, mean_loss = make_optimizer(factors), _MeanLoss(data.learned)
+    optimizer, mean_loss = make_optimizer(factors), _MeanLoss(data.task_info)
     optimizer.build(model.trainable_variables)
-    # The lead-in uses up prefetched batches. A delay is not part of the work of a step.
-    waits = pipeline in pipelines.PREFETCHING or delay
-    unit, lead_in_seconds = 1, math.inf if waits else LEAD_IN_SECONDS
+    # A lead-in has to use up the prefetched batches, and a delay is no work that could fill it.
+    needs_all_steps = pipeline in pipelines.PREFETCHING or delay
+    unit, lead_in_seconds = 1, math.inf if needs_all_steps else LEAD_IN_SECONDS
     if loop in ("eager", "function"):
         spec = pipelines.batches(pipeline, mapped, 1).element_spec if loop == "function" else None
         steps = python_steps(model, optimizer, mean_loss, batches, delay, spec)
@@ -186,14 +187,14 @@ def make_runner(
     return Runner(steps, examples, device, unit, lead_in_seconds)
 
 
-def graph_steps(factors: dict[str, Any], model: keras.Model, data: Examples) -> Steps:
+def graph_steps(factors: dict[str, Any], model: keras.Model, data: Examples) -> RunStepsAt:
     """Return the loop in the graph: a call runs all its steps, also across epochs.
 
     The batch size is a variable of the graph, so that one trace and one copy of the images serve
-    all batch sizes. A step takes as long as with a constant batch size: measured in turns, the two
+    all batch sizes. A step takes as long as with a constant batch size: timed in turns, the two
     agree to within the resolution of 2 %.
     """
-    with tf.device("CPU"):  # loop counters live on the CPU also when a GPU trains
+    with tf.device("CPU"):  # loop counters are on the CPU even if a GPU trains
         size = tf.Variable(1, trainable=False, dtype=tf.int32)
     loop = make_loop(factors, model, data, size, whole_only=True)
     order = tf.range(len(data.labels), dtype=tf.int32)
@@ -210,20 +211,20 @@ def python_steps(
     model: keras.Model,
     optimizer: keras.optimizers.Optimizer,
     mean_loss: keras.losses.Loss,
-    batches: Batched,
+    batches: BatchesOfSize,
     delay: float,
     spec: tuple[tf.TensorSpec, ...] | None,
-) -> Steps:
+) -> RunStepsAt:
     """Return a Python loop over batches, one GradientTape step each.
 
-    With the `spec` of a batch, the step is a tf.function, traced once for batches of any size.
+    If `spec` describes a batch, the step is a tf.function, traced once for all batch sizes.
     """
 
     def step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             loss = mean_loss(labels, model(images, training=True))
             loss = tf.add_n([loss, *model.losses])
-        gradients = losses.dense(tape.gradient(loss, model.trainable_variables))
+        gradients = losses.dense_gradients(tape.gradient(loss, model.trainable_variables))
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss
 
@@ -232,32 +233,31 @@ def python_steps(
 
     def run(batch_size: int, start: int, steps: int) -> tuple[float, float]:
         iterator = iter(batches(batch_size))
-        begun = time.perf_counter()
+        start_seconds = time.perf_counter()
         for _ in range(steps):
             if delay:
                 time.sleep(delay)
             loss = step(*next(iterator))
         value = float(loss)  # waits for the device
-        return time.perf_counter() - begun, value
+        return time.perf_counter() - start_seconds, value
 
     return run
 
 
-def fit_steps(model: keras.Model, batches: Batched, delay: float) -> Steps:
+def fit_steps(model: keras.Model, batches: BatchesOfSize, delay: float) -> RunStepsAt:
     """Return Keras's `fit` of a compiled model, one call per `run`.
 
     The timed span begins at Keras's `on_epoch_begin` and ends at `on_epoch_end`. It contains every
     step with its loss metric and dispatch of callbacks, and one conversion of the loss to a number.
-    It leaves out the work of a call before and after: a training pays it once per epoch and a
-    timing once per block. No callback runs at batches, unless there is a delay: a callback at the
+    It leaves out the work of a call before and after the span: a training pays it once per epoch, a
+    timing once per block. Only a delay needs a callback at the begin of batches; a callback at the
     end of batches would change how Keras dispatches the steps. The delay of several steps in one
-    call comes before the call. XLA is off, although Keras would use it on a GPU: the other loops do
-    not use it either.
+    call comes before the call. XLA is off, because the other loops do not use it either.
     """
 
     def run(batch_size: int, start: int, steps: int) -> tuple[float, float]:
-        clock = _Clock()
-        callbacks: list[keras.callbacks.Callback] = [clock]
+        timer = _EpochTimer()
+        callbacks: list[keras.callbacks.Callback] = [timer]
         if delay:
             sleep = keras.callbacks.LambdaCallback(
                 on_train_batch_begin=lambda batch, logs: time.sleep(delay)
@@ -265,7 +265,7 @@ def fit_steps(model: keras.Model, batches: Batched, delay: float) -> Steps:
             callbacks.append(sleep)
         options = {"verbose": 0, "callbacks": callbacks, "shuffle": False}
         model.fit(batches(batch_size), steps_per_epoch=steps, epochs=1, **options)
-        return clock.seconds, clock.loss
+        return timer.seconds, timer.loss
 
     return run
 
@@ -273,24 +273,24 @@ def fit_steps(model: keras.Model, batches: Batched, delay: float) -> Steps:
 class _MeanLoss(keras.losses.Loss):
     """Mean loss of the examples.
 
-    This overrides Keras's `__call__`, which reshapes labels and outputs to equal ranks. The loss
-    needs the model's outputs unchanged.
+    It overrides Keras's `__call__`, which reshapes labels and outputs to equal ranks, because the
+    loss needs the model's outputs unchanged.
     """
 
-    def __init__(self, learned: Learned) -> None:
+    def __init__(self, task_info: TaskInfo) -> None:
         super().__init__(name="mean_loss")
-        self._scoring = scoring.for_task(learned)
+        self._scoring = scoring.for_task(task_info)
 
     def __call__(self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: Any = None) -> Any:
-        return tf.reduce_mean(self._scoring.examples(y_true, y_pred)[0])
+        return tf.reduce_mean(self._scoring.score_examples(y_true, y_pred)[0])
 
 
-class _Clock(keras.callbacks.Callback):
-    """Time the epoch of a call of `fit` and keep its mean loss."""
+class _EpochTimer(keras.callbacks.Callback):
+    """Callback that times the epoch of a call of `fit` and stores its mean loss."""
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self._begun = time.perf_counter()
+        self._start = time.perf_counter()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self.loss = float(logs["loss"])
-        self.seconds = time.perf_counter() - self._begun
+        self.seconds = time.perf_counter() - self._start

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 # Reasons for the end of a search, besides a failed try.
 RESOLVED = "resolved"
-MAX_FITS = "most_fits"  # the largest that may be tried
+MAX_FITS = "most_fits"  # the largest batch size that may be tried fits
 NOTHING_FITS = "nothing_fits"
 
 
@@ -47,7 +47,7 @@ class MaxBatchSizeSettings(TimingSettings):
     """Relative resolution of the search."""
 
 
-_LARGEST = {
+_TRY_COLUMNS = {
     "batch_size": IntegerColumn("Batch size that was tried."),
     "outcome": TextColumn("fits, out_of_memory, over_limit or killed."),
     "peak_mb": Column("Peak memory; a lower bound if the batch size did not fit.", "MB"),
@@ -56,7 +56,7 @@ _LARGEST = {
 }
 
 
-def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+def _try_rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
     yield from record["tries"]
 
 
@@ -64,7 +64,7 @@ ENTRY = Timing(
     version="max_batch_size-v1",
     settings=MaxBatchSizeSettings,
     batch_sizes="searched",
-    tables={"largest": Table(_LARGEST, _rows)},
+    tables={"largest": Table(_TRY_COLUMNS, _try_rows)},
     figures=(
         Figure(
             "max_batch_size",
@@ -81,44 +81,44 @@ ENTRY = Timing(
 )
 
 
-class Result(NamedTuple):
+class SearchResult(NamedTuple):
     """Result of a search; if it failed, the message of the last try says why."""
 
-    largest: int  # that was seen to fit; 0 if none was
-    bound: str  # why the search ended
+    largest: int  # largest batch size that was tried and fits; 0 if none fits
+    bound: str  # reason for the end of the search
     tries: list[Try]
 
 
 def search(
-    fits: Callable[[int], Try], most: int, step: int = 1, resolution: float = 1 / 32
-) -> Result:
-    """Find the largest batch size that fits: doubling until one does not, then bisection.
+    try_size: Callable[[int], Try], max_size: int, step: int = 1, resolution: float = 1 / 32
+) -> SearchResult:
+    """Find the largest batch size that fits: doubling until one does not fit, then bisection.
 
-    Sizes are multiples of `step`; at least one may be tried. The bisection ends when the
-    smallest size that does not fit exceeds the largest that fits by at most the share `resolution`
-    or one step. If answers are not monotone, the result is one of several
-    sizes that fit below one that does not.
+    Sizes are multiples of `step`, and `max_size` is at least one step. The bisection ends when the
+    smallest size that does not fit exceeds the largest size that fits by at most the share
+    `resolution` or one step. If answers are not monotone, the result fits and the next size does
+    not, but a larger size may fit.
     """
     from batchscope.timing.attempts import FAILED, FITS
 
     tries: list[Try] = []
     low, high, size = 0, None, step
     while True:
-        tries.append(fits(size))
+        tries.append(try_size(size))
         if tries[-1].outcome == FAILED:
-            return Result(low, FAILED, tries)
+            return SearchResult(low, FAILED, tries)
         if tries[-1].outcome == FITS:
             low = size
         else:
             high = size
         if high is None:
-            size = min(2 * low, most) // step * step
+            size = min(2 * low, max_size) // step * step
             if size <= low:
-                return Result(low, MAX_FITS, tries)
+                return SearchResult(low, MAX_FITS, tries)
         elif not low:
-            return Result(0, NOTHING_FITS, tries)
+            return SearchResult(0, NOTHING_FITS, tries)
         elif high - low <= max(step, low * resolution):
-            return Result(low, RESOLVED, tries)
+            return SearchResult(low, RESOLVED, tries)
         else:
             size = low + (high - low) // step // 2 * step
 
@@ -136,13 +136,13 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     if job.model_file:
         command += ["--model-file", str(job.model_file)]
 
-    def fits(size: int) -> Try:
+    def try_size(size: int) -> Try:
         return attempts.attempt([*command, "--batch-size", str(size)], size, limits)
 
-    result = search(fits, settings["most"], job.factors["replicas"], settings["resolution"])
+    result = search(try_size, settings["most"], job.factors["replicas"], settings["resolution"])
     if result.bound == attempts.FAILED:
         last = result.tries[-1]
         raise UserError(f"max_batch_size: batch size {last.batch_size}: {last.message}")
-    tries = [asdict(entry) for entry in result.tries]
+    tries = [asdict(attempt) for attempt in result.tries]
     details = {**result._asdict(), "limit_mb": limits.memory_mb, "tries": tries}
     return Timed(records.FINISHED, details)

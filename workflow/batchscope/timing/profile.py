@@ -8,7 +8,7 @@ The wall time of the profiled steps has three parts:
 
 On a GPU, compute is the time of the kernels. On a CPU, it is a lower bound: TensorFlow traces only
 the operations of a graph that its executor considers expensive. The parts follow the step-time
-breakdown of https://www.tensorflow.org/guide/profiler.
+breakdown of https://www.tensorflow.org/guide/profiler. `read_trace` computes them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 from pydantic import Field
 
 from batchscope.core.errors import UserError
-from batchscope.study import common_settings
+from batchscope.study import timing_columns
 from batchscope.study.model import Integer
 from batchscope.study.setting import Setting
 from batchscope.study.specifications import (
@@ -54,10 +54,10 @@ class ProfileSettings(TimingSettings):
     """Profiled steps."""
 
 
-_PROFILES = {
-    common_settings.REPEAT: common_settings.WHICH,
+_PROFILE_COLUMNS = {
+    timing_columns.REPEAT_COLUMN: timing_columns.REPEAT_DESCRIPTION,
     "batch_size": IntegerColumn("Examples per step."),
-    "status": common_settings.STATUS,
+    "status": timing_columns.STATUS_DESCRIPTION,
     "compute": Column("Share of the time during which an operation computes."),
     "input": Column("Share of the time during which nothing computes and training awaits data."),
     "host": Column("Remaining share of the time: Python, dispatch, copies, idle."),
@@ -73,7 +73,7 @@ _PROFILES = {
 }
 
 
-def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+def _profile_rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
     """Yield the shares of the time of a profiled configuration."""
     shares = {f"{name}_share": name for name in ("compute", "input", "host")}
     row = {shares.get(name, name): value for name, value in record.items()}
@@ -86,7 +86,7 @@ ENTRY = Timing(
     settings=ProfileSettings,
     batch_sizes="each",
     also_writes=("",),
-    tables={"profiles": Table(_PROFILES, _rows, keys=())},
+    tables={"profiles": Table(_PROFILE_COLUMNS, _profile_rows, keys=())},
     figures=(
         Figure(
             "profile",
@@ -101,39 +101,39 @@ ENTRY = Timing(
     order=5,
 )
 
-PLAIN = "plain"  # phase of the sampler: steps without the profiler
-WINDOW = "batchscope_steps"  # trace event around the profiled steps
+PLAIN_PHASE = "plain"  # phase of the sampler: steps without the profiler
+WINDOW_EVENT = "batchscope_steps"  # name of the event around the profiled steps
 
-WAITS = re.compile(
+WAIT_OPERATION = re.compile(
     r"IteratorGetNext(AsOptional|Sync)?|MakeIterator|MultiDeviceIteratorGetNextFromShard"
 )
-# Operations that run others or Python, steer loops, or pass tensors on.
-NOT_COMPUTE = re.compile(
+# These operations run other operations or Python, control loops, or pass tensors on.
+NON_COMPUTE_OPERATION = re.compile(
     r"(Stateless)?(Case|If|While)|For|(Stateful)?PartitionedCall|RemoteCall|SymbolicGradient"
     r"|(Eager)?PyFunc(Stateless)?|Enter|Exit|LoopCond|Merge|NextIteration|NoOp|Switch"
     r"|AnonymousIteratorV3|DeleteIterator|Optional(From|Get|Has)Value|(_Eager)?Const|Placeholder"
     r"|VarHandleOp|ReadVariableOp|IdentityN?|StopGradient|ExpandDims|Reshape|ShapeN?|Squeeze"
     r"|_Arg|_Retval|_(Host)?(Recv|Send)"
 )
-OPERATION = re.compile(r"[^:]+:(_?[A-Z][\w>]*)")
-EAGER_OPERATION = re.compile(r"EagerLocalExecute: (_?[A-Z][\w>]*)")
-KERNEL = re.compile(r"KernelAndDevice\w+::Run")
-WAIT = re.compile(r"IteratorGetNext\w*::DoCompute")
-PIPELINE_FUNCTION = "InstantiatedCapturedFunction::"
-PIPELINE = re.compile(rf"Iterator::|MakeIterator::|{PIPELINE_FUNCTION}|\w+Produce$")
-COPY = re.compile(r"Memcpy|Memset")
+OPERATION_EVENT = re.compile(r"[^:]+:(_?[A-Z][\w>]*)")
+EAGER_OPERATION_EVENT = re.compile(r"EagerLocalExecute: (_?[A-Z][\w>]*)")
+KERNEL_EVENT = re.compile(r"KernelAndDevice\w+::Run")
+WAIT_EVENT = re.compile(r"IteratorGetNext\w*::DoCompute")
+PIPELINE_FUNCTION_EVENT = "InstantiatedCapturedFunction::"
+PIPELINE_EVENT = re.compile(rf"Iterator::|MakeIterator::|{PIPELINE_FUNCTION_EVENT}|\w+Produce$")
+GPU_COPY = re.compile(r"Memcpy|Memset")
 
 
 class Event(NamedTuple):
     """Event of a thread or of a GPU's stream."""
 
     name: str
-    start: int  # picoseconds, as is stop
-    stop: int
+    start: int  # picoseconds
+    stop: int  # picoseconds
     run: int | None = None  # number of the executor's run
 
 
-def read(folder: Path) -> dict[str, float]:
+def read_trace(folder: Path) -> dict[str, float]:
     """Return the wall time of the profiled steps in seconds, and the shares of its parts."""
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
@@ -148,18 +148,19 @@ def read(folder: Path) -> dict[str, float]:
             elif plane.name.startswith("/device:GPU:") and line.name.startswith("Stream"):
                 kernels += _events(plane, line)
     host_events = [event for _, events in threads for event in events]
-    window = next((event for event in host_events if event.name == WINDOW), None)
+    window = next((event for event in host_events if event.name == WINDOW_EVENT), None)
     if window is None:
         raise UserError("profile: the trace lacks the profiled steps. Is another profiler running?")
-    # Training and pipeline share a thread pool; the run distinguishes their functions.
-    runs = {event.run for event in host_events if event.name.startswith(PIPELINE_FUNCTION)}
-    parts = [part for name, events in threads for part in _parts(name, events, runs - {None})]
-    waits = [event for event, is_wait in parts if is_wait]
-    compute = [event for event, is_wait in parts if not is_wait]
+    # Training and pipeline share a thread pool; the run's number distinguishes their functions.
+    functions = [event for event in host_events if event.name.startswith(PIPELINE_FUNCTION_EVENT)]
+    pipeline_runs = {event.run for event in functions} - {None}
+    activities = [pair for thread in threads for pair in _activities(*thread, pipeline_runs)]
+    waits = [event for event, is_wait in activities if is_wait]
+    compute = [event for event, is_wait in activities if not is_wait]
     if kernels:
-        compute = [event for event in kernels if not COPY.match(event.name)]
+        compute = [event for event in kernels if not GPU_COPY.match(event.name)]
     total = window.stop - window.start
-    computing, busy = covered(compute, window), covered(compute + waits, window)
+    computing, busy = covered_time(compute, window), covered_time(compute + waits, window)
     return {
         "seconds": total / 1e12,
         "compute_share": computing / total,
@@ -180,10 +181,12 @@ def _events(plane: XPlane, line: XLine) -> Iterator[Event]:
         yield Event(name, start, start + event.duration_ps, *runs)
 
 
-def _parts(thread: str, events: list[Event], runs: set[int]) -> Iterator[tuple[Event, bool]]:
+def _activities(
+    thread: str, events: list[Event], pipeline_runs: set[int]
+) -> Iterator[tuple[Event, bool]]:
     """Yield the events of a thread that compute or wait, and whether they wait.
 
-    `runs` are the executor's runs for functions of the input pipeline.
+    `pipeline_runs` are the executor's runs for functions of the input pipeline.
     """
     is_pipeline = thread.startswith("tf_data_")
     # Enclosing events: stop, eager operation, and whether training waits or the pipeline works.
@@ -192,34 +195,36 @@ def _parts(thread: str, events: list[Event], runs: set[int]) -> Iterator[tuple[E
         while stack[-1][0] <= event.start:
             stack.pop()
         _, eager_operation, in_pipeline = stack[-1]
-        if eager := EAGER_OPERATION.fullmatch(event.name):
+        if eager := EAGER_OPERATION_EVENT.fullmatch(event.name):
             eager_operation = eager[1]
-        match = OPERATION.fullmatch(event.name)
-        operation = eager_operation if KERNEL.fullmatch(event.name) else match and match[1]
-        waits = WAITS.fullmatch(operation or (eager and eager[1]) or "")
-        is_wait = bool(waits or WAIT.fullmatch(event.name))
-        is_compute = operation and not (is_pipeline or NOT_COMPUTE.fullmatch(operation))
+        match = OPERATION_EVENT.fullmatch(event.name)
+        operation = eager_operation if KERNEL_EVENT.fullmatch(event.name) else match and match[1]
+        waits = WAIT_OPERATION.fullmatch(operation or (eager and eager[1]) or "")
+        is_wait = bool(waits or WAIT_EVENT.fullmatch(event.name))
+        is_compute = operation and not (is_pipeline or NON_COMPUTE_OPERATION.fullmatch(operation))
         if (is_wait or is_compute) and not in_pipeline:
             yield event, is_wait
-        runs_pipeline = is_pipeline or event.run in runs
-        if event.name == "ExecutorState::Process" and runs_pipeline or PIPELINE.match(event.name):
+        runs_pipeline = is_pipeline or event.run in pipeline_runs
+        is_executor = event.name == "ExecutorState::Process"
+        if is_executor and runs_pipeline or PIPELINE_EVENT.match(event.name):
             in_pipeline = True
         stack.append((event.stop, eager_operation, in_pipeline or is_wait))
 
 
-def covered(events: list[Event], window: Event) -> int:
+def covered_time(events: list[Event], window: Event) -> int:
     """Return the time of a window during which at least one event runs."""
-    # Picoseconds since 1970 overflow 64 bits, so spans are relative to the window.
+    # Picoseconds since 1970 overflow 64 bits, so the spans are relative to the window.
     spans = sorted((event.start - window.start, event.stop - window.start) for event in events)
     starts, stops = np.array(spans, np.int64).reshape(-1, 2).clip(0, window.stop - window.start).T
-    reached = np.maximum.accumulate(np.append(starts[:1], stops))[:-1]
-    return int((stops - np.maximum(starts, reached)).clip(0).sum())
+    # An event adds the time after the last stop of all earlier events.
+    last_stops = np.maximum.accumulate(np.append(starts[:1], stops))[:-1]
+    return int((stops - np.maximum(starts, last_stops)).clip(0).sum())
 
 
-def record(
+def profile_steps(
     run_steps: RunSteps, folder: Path, count: int, sampler: Sampler, per_step: bool, lead_in: int
 ) -> dict[str, float]:
-    """Profile training steps and time them without the profiler.
+    """Write a trace of training steps to a folder; time the steps also without the profiler.
 
     With `per_step`, each step is a call of `run_steps` and a step of the trace. The untimed steps
     of the lead-in use up the batches that a pipeline prefetched in a pause.
@@ -227,7 +232,7 @@ def record(
     from tensorflow.profiler.experimental import Profile, Trace
 
     def run() -> float:
-        with Trace(WINDOW):
+        with Trace(WINDOW_EVENT):
             if not per_step:
                 return run_steps(count)
             seconds = 0.0
@@ -238,7 +243,7 @@ def record(
 
     def run_plain() -> float:
         run_steps(lead_in)
-        with sampler.phase(PLAIN):
+        with sampler.phase(PLAIN_PHASE):
             return run()
 
     def run_profiled(folder: Path | str) -> None:
@@ -247,8 +252,8 @@ def record(
             run()
 
     with tempfile.TemporaryDirectory() as discarded:
-        run_profiled(discarded)  # The first profile also starts the profiler itself.
-    # The plain runs surround the profiled one, so that a drift of the machine's speed cancels.
+        run_profiled(discarded)  # the first profile contains the start of the profiler
+    # Plain runs surround the profiled run, so that a drift of the machine's speed cancels.
     before = run_plain()
     run_profiled(folder)
     return {"steps": count, "steps_per_second": 2 * count / (before + run_plain())}
@@ -268,8 +273,9 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     with job.runner() as runner, Sampler(cores=job.threads, gpu=job.on_gpu) as sampler:
         count, lead_in = (rounded_up(n, runner.unit) for n in (settings["steps"], LEAD_IN_STEPS))
         try:
-            rates = record(runner.at(batch_size), folder, count, sampler, per_step, lead_in)
-            utilisation = {"utilisation": sampler.summary(PLAIN)}
-            return Timed(records.FINISHED, {**rates, **read(folder), **utilisation})
+            run_steps = runner.at_size(batch_size)
+            rates = profile_steps(run_steps, folder, count, sampler, per_step, lead_in)
+            utilisation = {"utilisation": sampler.summary(PLAIN_PHASE)}
+            return Timed(records.FINISHED, {**rates, **read_trace(folder), **utilisation})
         except Exception as error:
             return Timed(error_status(error), {})

@@ -1,10 +1,11 @@
-"""Samples of CPU and GPU utilisation and memory, and their summaries.
+"""Sample CPU and GPU utilisation and memory in a thread (`Sampler`), and summarise the samples.
 
-Every sample represents the time since the sample before: utilisations are averages over that time,
-and means and quartiles weight each sample by it. NVML's utilisation is the percentage of a time
-window during which a kernel ran on the GPU (`gpu`) or its memory was read or written (`memory`).
-The window has 1/6 s to 1 s. A kernel counts no matter how much of the GPU it fills. The energy
-counter exists since the generation Volta.
+Every sample represents the time since the previous sample: utilisations are averages over that
+time, which also weights each sample in means and quartiles. NVML's utilisation is the percentage of
+a time window during which a kernel ran on the GPU (`gpu`) or its memory was read or written
+(`memory`). The window has 1/6 s to 1 s. A kernel counts even if it fills little of the GPU. The
+energy counter exists since the generation Volta. A new quantity is a column of `SAMPLE_COLUMNS`, a
+value in `Sampler.sample`, and its summary in `summarise`.
 
 Source: NVML API Reference Guide, nvmlUtilization_t and nvmlDeviceGetTotalEnergyConsumption; CUDA
 C++ Programming Guide, CUDA_VISIBLE_DEVICES.
@@ -28,8 +29,8 @@ import pynvml
 from batchscope.timing import processes
 from batchscope.timing.processes import MEGABYTE
 
-# Function of NVML -> conversion of its result to columns.
-_READINGS: dict[str, Callable[[Any], dict[str, float]]] = {
+# Function of NVML -> conversion of its result to columns of `GPU_COLUMNS`.
+_GPU_QUERIES: dict[str, Callable[[Any], dict[str, float]]] = {
     "nvmlDeviceGetUtilizationRates": lambda rates: {
         "gpu_percent": float(rates.gpu),
         "gpu_bandwidth_percent": float(rates.memory),
@@ -38,16 +39,16 @@ _READINGS: dict[str, Callable[[Any], dict[str, float]]] = {
     "nvmlDeviceGetTotalEnergyConsumption": lambda mj: {"gpu_energy_joules": mj / 1000},
 }
 GPU_COLUMNS = ("gpu_percent", "gpu_bandwidth_percent", "gpu_memory_mb", "gpu_energy_joules")
-COLUMNS = (
+SAMPLE_COLUMNS = (
     *("seconds", "phase", "process_percent", "process_cores", "machine_percent"),
     *("foreign_cores", "memory_mb", *GPU_COLUMNS),
 )
-OUTSIDE = -1  # no phase
-# A process that uses less than 1 % of a core is idle, in agreement with NVML's whole percentages.
+NO_PHASE = -1  # index of the phase of samples outside all phases
+# A process that uses less than 1 % of a core is idle, as NVML reports whole percentages.
 IDLE_CORES = 0.01
 IDLE_PERCENT = 1.0
-# NVML's longest window. Before it has passed, the utilisation of a phase is an average that
-# includes the work before the phase.
+# NVML's longest window. Until it has passed, the utilisation in a phase is an average that includes
+# the work before the phase.
 SETTLE_SECONDS = 1.0
 
 Series = Mapping[str, np.ndarray]  # column -> values of shape (samples,), NaN if unknown
@@ -67,10 +68,10 @@ def first_gpu() -> Any:
 
 
 def read_gpu(handle: Any) -> list[float]:
-    """Return the values of `GPU_COLUMNS` now, NaN if the GPU does not support them."""
+    """Return the current values of `GPU_COLUMNS`, NaN if the GPU does not support them."""
     readings = dict.fromkeys(GPU_COLUMNS, math.nan)
-    for name, columns in _READINGS.items() if handle is not None else ():
-        # An error, such as a timeout, costs one sample and not the timing.
+    for name, columns in _GPU_QUERIES.items() if handle is not None else ():
+        # An error, such as a timeout, loses one sample and not the timing.
         with contextlib.suppress(pynvml.NVMLError):
             readings |= columns(getattr(pynvml, name)(handle))
     return list(readings.values())
@@ -79,19 +80,19 @@ def read_gpu(handle: Any) -> list[float]:
 class Sampler:
     """Sample utilisation and memory in a thread while the `with` block runs.
 
-    Every phase begins and ends with a sample, so that no sample belongs to two phases. CPU time of
-    the sampler counts neither for the process nor for other processes. A quantity that cannot be
-    measured is unknown and does not stop the timing. CUDA orders GPUs of different kinds by another
-    rule than NVML unless CUDA_DEVICE_ORDER is PCI_BUS_ID. `gpu_device` names the sampled GPU, or
-    the reason why no GPU was sampled.
+    Every phase begins and ends with a sample, so that no sample belongs to two phases. The CPU time
+    of the sampler counts neither for the process nor for other processes. A quantity that cannot be
+    measured is NaN and does not stop the timing. `gpu_device` names the sampled GPU, or the reason
+    why no GPU was sampled. CUDA and NVML order GPUs of different kinds by different rules, unless
+    CUDA_DEVICE_ORDER is PCI_BUS_ID.
     """
 
     def __init__(
         self,
-        interval: float = 0.1,  # seconds of a pause
-        cores: int = 1,  # cores of the process, which are 100 %
-        gpu: bool = False,  # whether to sample the first GPU that the process sees
-        watched: processes.Family | None = None,  # sampled instead of this process
+        interval: float = 0.1,  # seconds between two samples
+        cores: int = 1,  # number of cores that counts as 100 % for the process
+        gpu: bool = False,  # whether to sample the first GPU that this process sees
+        watched: processes.ProcessTree | None = None,  # processes to sample instead of this one
     ) -> None:
         self._interval, self._cores = interval, cores
         self._machine_cores = psutil.cpu_count(logical=True) or 1
@@ -108,13 +109,13 @@ class Sampler:
                 self.gpu_device = {"name": str(name), "uuid": str(uuid)}
             except pynvml.NVMLError as error:
                 self.gpu_device = {"problem": str(error)}
-        # One flat array of doubles: an hour at 0.1 s is under 4 MB.
+        # In one flat array of doubles, an hour at 0.1 s takes less than 4 MB.
         self._rows = array.array("d")
-        self._phase = OUTSIDE
+        self._phase = NO_PHASE
         self.phases: list[Hashable] = []
         self.own_seconds = 0.0
-        # Last sample: its time, and the core-seconds of process, machine and other processes.
-        self._before = np.full(4, math.nan)
+        # Time of the last sample, and core-seconds of process, machine and other processes then.
+        self._last_counters = np.full(4, math.nan)
 
     def __enter__(self) -> Sampler:
         self.sample()
@@ -143,48 +144,48 @@ class Sampler:
             self.sample(outer)
 
     def sample(self, next_phase: int | None = None) -> None:
-        """Take a sample; the following ones belong to the next phase, if there is one."""
+        """Take a sample; later samples belong to the next phase, if that is given."""
         with self._lock:
-            begun = time.thread_time()
-            clock, own_seconds = processes.cpu_times(), self.own_seconds
+            start = time.thread_time()
+            reading, own_seconds = processes.cpu_times(), self.own_seconds
             if self._watched is None:
-                process = clock.process - own_seconds
+                process = reading.process - own_seconds
                 memory = self._process.memory_info().rss / MEGABYTE
             else:
                 process, memory = self._watched.usage()
-            # The CPU time of this sample falls into the time of the next one.
-            foreign = clock.machine - process - own_seconds
-            now = np.array([clock.seconds, process, clock.machine, foreign])
-            (seconds, *used), self._before = now - self._before, now
+            # The CPU time of taking this sample belongs to the time of the next sample.
+            foreign = reading.machine - process - own_seconds
+            counters = np.array([reading.seconds, process, reading.machine, foreign])
+            (seconds, *used), self._last_counters = counters - self._last_counters, counters
             cores, machine, foreign = (use / seconds if seconds > 0 else math.nan for use in used)
             cores = np.maximum(0.0, cores)
             percent = 100 * cores / self._cores, cores, 100 * machine / self._machine_cores
             gpu = read_gpu(self._gpu)
-            self._rows.extend((clock.seconds, self._phase, *percent, foreign, memory, *gpu))
-            self.own_seconds += time.thread_time() - begun
+            self._rows.extend((reading.seconds, self._phase, *percent, foreign, memory, *gpu))
+            self.own_seconds += time.thread_time() - start
             if next_phase is not None:
                 self._phase = next_phase
 
     def series(self) -> dict[str, np.ndarray]:
         """Return the samples so far: column -> values of shape (samples,), NaN if unknown.
 
-        seconds and gpu_energy_joules count from the start. phase is the index in `phases`.
-        machine_percent refers to all logical cores, gpu_memory_mb to all processes. Ticks of the
-        machine's clock can make foreign_cores negative.
+        seconds and gpu_energy_joules count from the start. phase is an index of `phases`.
+        machine_percent refers to all logical cores, gpu_memory_mb to all processes. foreign_cores
+        may be negative, because the machine's counter advances in ticks.
         """
         with self._lock:
-            rows = np.array(self._rows).reshape(-1, len(COLUMNS))
-        columns: dict[str, np.ndarray] = dict(zip(COLUMNS, rows.T.copy(), strict=True))
+            rows = np.array(self._rows).reshape(-1, len(SAMPLE_COLUMNS))
+        columns: dict[str, np.ndarray] = dict(zip(SAMPLE_COLUMNS, rows.T.copy(), strict=True))
         for name in ("seconds", "gpu_energy_joules"):
             finite = columns[name][np.isfinite(columns[name])]
             columns[name] -= finite[0] if len(finite) else 0.0
         return {**columns, "phase": columns["phase"].astype(np.int64)}
 
     def summary(self, label: Hashable) -> dict[str, float | None]:
-        return summary(self.series(), self.phases.index(label))
+        return summarise(self.series(), self.phases.index(label))
 
 
-def intervals(series: Series) -> np.ndarray:
+def sample_seconds(series: Series) -> np.ndarray:
     """Return the seconds that each sample represents, shape (samples,); the first is 0."""
     seconds = series["seconds"]
     return np.diff(seconds, prepend=seconds[:1])
@@ -193,15 +194,15 @@ def intervals(series: Series) -> np.ndarray:
 def seconds_into_phase(series: Series) -> np.ndarray:
     """Return the seconds from the last entry into a sample's phase, shape (samples,)."""
     seconds, phase = series["seconds"], series["phase"]
-    # A phase begins at the sample that ends the phase before.
-    begun = np.where(np.diff(phase, prepend=phase[:1]) != 0, np.roll(seconds, 1), seconds[:1])
-    return seconds - np.maximum.accumulate(begun)
+    # A phase begins at the last sample of the previous phase.
+    starts = np.where(np.diff(phase, prepend=phase[:1]) != 0, np.roll(seconds, 1), seconds[:1])
+    return seconds - np.maximum.accumulate(starts)
 
 
 def spread(values: np.ndarray, weights: np.ndarray, idle: float = 0.0) -> dict[str, float | None]:
     """Return weighted `median`, `q1`, `q3`, `mean`, and `zero_share`, the share below `idle`.
 
-    NaN values do not count. Without other values, the results are None. The quantile q is the
+    NaN values do not count; without other values, the results are None. The quantile q is the
     smallest value that is not exceeded during a share q of the time.
     """
     valid = np.isfinite(values) & (weights > 0)
@@ -216,24 +217,26 @@ def spread(values: np.ndarray, weights: np.ndarray, idle: float = 0.0) -> dict[s
     }
 
 
-def summary(series: Series, phase: int | None = None) -> dict[str, float | None]:
-    """Summarise the samples of a phase: -1 for samples outside all phases, None for all samples.
+def summarise(series: Series, phase: int | None = None) -> dict[str, float | None]:
+    """Summarise the samples of a phase: `NO_PHASE` for samples outside all phases, None for all.
 
     A utilisation X has the weighted median `X` and the quartiles `X_q1` and `X_q3`. Unknown values
-    are None, and the GPU's utilisation in a phase that is shorter than NVML's window.
+    are None. So is the GPU's utilisation in a phase that is shorter than NVML's window.
     """
     inside = np.full(len(series["phase"]), phase is None) | (series["phase"] == phase)
-    weights = np.where(inside, intervals(series), 0.0)
+    weights = np.where(inside, sample_seconds(series), 0.0)
     settled = np.where(seconds_into_phase(series) >= SETTLE_SECONDS, weights, 0.0)
     result: dict[str, float | None] = {}
     for column in ("process_percent", "gpu_percent", "gpu_bandwidth_percent"):
         values = spread(series[column], settled if column in GPU_COLUMNS else weights)
         result[column] = values["median"]
         result |= {f"{column}_{quartile}": values[quartile] for quartile in ("q1", "q3")}
+    process = spread(series["process_cores"], weights, IDLE_CORES)
+    gpu = spread(series["gpu_percent"], settled, IDLE_PERCENT)
     foreign = spread(series["foreign_cores"], weights)["mean"]
     return result | {
-        "process_zero_share": spread(series["process_cores"], weights, IDLE_CORES)["zero_share"],
-        "gpu_zero_share": spread(series["gpu_percent"], settled, IDLE_PERCENT)["zero_share"],
+        "process_zero_share": process["zero_share"],
+        "gpu_zero_share": gpu["zero_share"],
         "foreign_cores": None if foreign is None else max(0.0, foreign),
         "memory_peak_mb": _peak(series["memory_mb"][inside]),
         "gpu_memory_peak_mb": _peak(series["gpu_memory_mb"][inside]),
@@ -246,7 +249,7 @@ def _peak(values: np.ndarray) -> float | None:
 
 
 def _energy(series: Series, inside: np.ndarray) -> float | None:
-    """Return the energy of the GPU in J; readings that failed are interpolated."""
+    """Return the energy of the GPU in J; failed readings of the counter are interpolated."""
     seconds, counter = series["seconds"], series["gpu_energy_joules"]
     valid = np.isfinite(counter)
     if not valid.any():

@@ -1,4 +1,8 @@
-"""Steps and examples per second of every batch size, in short blocks timed in turns."""
+"""Steps and examples per second of every batch size, in short blocks timed in turns.
+
+A record has the times of the blocks. `batchscope.analysis` computes sweeps.csv and
+training_times.csv over several jobs.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from batchscope.study import common_settings
-from batchscope.study.common_settings import Seconds
+from batchscope.study import timing_columns
+from batchscope.study.measure_settings import Seconds
 from batchscope.study.model import Integer
 from batchscope.study.setting import Setting
 from batchscope.study.specifications import (
@@ -26,7 +30,7 @@ from batchscope.study.specifications import (
     TextColumn,
     Timing,
     TimingSettings,
-    interval,
+    interval_columns,
 )
 from batchscope.timing import Timed
 
@@ -46,48 +50,48 @@ class ThroughputSettings(TimingSettings):
     """Total steps per batch size; 0 to use block_seconds."""
 
 
-def _quartiles(name: str, unit: str) -> dict[str, Column]:
+def _quartile_columns(name: str, unit: str) -> dict[str, Column]:
     return {
         f"{name}_q1": PositiveColumn("Lower quartile of the blocks.", unit),
         f"{name}_q3": PositiveColumn("Upper quartile of the blocks.", unit),
     }
 
 
-_THROUGHPUT = {
-    common_settings.REPEAT: common_settings.WHICH,
+_THROUGHPUT_COLUMNS = {
+    timing_columns.REPEAT_COLUMN: timing_columns.REPEAT_DESCRIPTION,
     "batch_size": IntegerColumn("Examples per step."),
-    "status": common_settings.STATUS,
+    "status": timing_columns.STATUS_DESCRIPTION,
     "steps": IntegerColumn("Steps of a block."),
     "blocks": IntegerColumn("Timed blocks.", adds_up=True),
-    "disturbed_blocks": common_settings.DISTURBED_BLOCKS,
+    "disturbed_blocks": timing_columns.DISTURBED_BLOCKS_DESCRIPTION,
     "seconds_per_step": PositiveColumn("Time per step: median of the blocks.", "s"),
-    **_quartiles("seconds_per_step", "s"),
+    **_quartile_columns("seconds_per_step", "s"),
     "iterations_per_second": Column(
         "Steps per second: median of the blocks.", "iterations/s", label="Step rate"
     ),
-    **_quartiles("iterations_per_second", "iterations/s"),
+    **_quartile_columns("iterations_per_second", "iterations/s"),
     "examples_per_second": Column(
         "Examples per second: median of the blocks.", "examples/s", label="Throughput"
     ),
-    **_quartiles("examples_per_second", "examples/s"),
+    **_quartile_columns("examples_per_second", "examples/s"),
     "train_examples": IntegerColumn("Examples of an epoch.", "examples"),
     "seconds_per_epoch": PositiveColumn(
         "train_examples over examples_per_second, with whole batches only.", "s"
     ),
 }
-_SWEEPS = {
-    common_settings.REPEAT: common_settings.WHICH,
-    "status": common_settings.STATUS,
+_SWEEP_COLUMNS = {
+    timing_columns.REPEAT_COLUMN: timing_columns.REPEAT_DESCRIPTION,
+    "status": timing_columns.STATUS_DESCRIPTION,
     "blocks": IntegerColumn("Timed blocks of all batch sizes.", adds_up=True),
-    "disturbed_blocks": common_settings.DISTURBED_BLOCKS,
+    "disturbed_blocks": timing_columns.DISTURBED_BLOCKS_DESCRIPTION,
     "fixed_seconds": PositiveColumn(
         "Fixed cost of a step: a of the fit t = a + b * batch size.",
         "s",
         label="Fixed cost of a step",
     ),
-    **interval("fixed_seconds"),
+    **interval_columns("fixed_seconds"),
     "seconds_per_image": PositiveColumn("Cost per example: b of the fit.", "s"),
-    **interval("seconds_per_image"),
+    **interval_columns("seconds_per_image"),
     "half_batch": Column("Batch size a / b: half of its step is fixed cost."),
     "line_residual": Column("Relative root-mean-square residual of the fit."),
     "noise_floor": Column(
@@ -105,7 +109,9 @@ _SWEEPS = {
         "Batch size 9 a / b, where the fit reaches 90 % of 1 / b; empty outside the sizes, or if "
         "the line does not fit."
     ),
-    **interval("knee_fitted", "Lower end of its 95 % interval: delta method for the logarithm."),
+    **interval_columns(
+        "knee_fitted", "Lower end of its 95 % interval: delta method for the logarithm."
+    ),
     "knee_batch_size": Column(
         "Smallest batch size with 90 % of the plateau, if the upper quartiles of all larger ones "
         "reach it too.",
@@ -120,8 +126,8 @@ _SWEEPS = {
     "memory_fixed_mb": Column("Memory without the batch, by a fit over all tried sizes.", "MB"),
     "memory_mb_per_image": Column("Memory per example, by the same fit.", "MB"),
 }
-_TRAINING_TIMES = {
-    common_settings.REPEAT: common_settings.WHICH,
+_TRAINING_TIME_COLUMNS = {
+    timing_columns.REPEAT_COLUMN: timing_columns.REPEAT_DESCRIPTION,
     "batch_size": IntegerColumn("Examples per step."),
     "status": TextColumn("finished, diverged or out_of_memory."),
     "at_epoch": IntegerColumn("Number of epochs in the experiment."),
@@ -136,16 +142,16 @@ def block_counts(blocks: list[Block]) -> dict[str, int]:
     return {"blocks": len(blocks), "disturbed_blocks": disturbed}
 
 
-def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+def _size_rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
     """Yield the median and the quartiles of the blocks of each batch size."""
-    for size in record["sizes"]:
-        row = {name: size.get(name) for name in ("batch_size", "status", "steps")}
+    for entry in record["sizes"]:
+        row = {name: entry.get(name) for name in ("batch_size", "status", "steps")}
         row["train_examples"] = record.get("train_examples")
-        if blocks := size.get("blocks"):
+        if blocks := entry.get("blocks"):
             times = np.percentile([block["seconds_per_step"] for block in blocks], (50, 25, 75))
-            for end, seconds in zip(common_settings.QUARTILES, times, strict=True):
-                row[f"seconds_per_step{end}"] = seconds
-        if blocks is not None:  # None if this machine cannot time it
+            for suffix, seconds in zip(timing_columns.QUARTILE_SUFFIXES, times, strict=True):
+                row[f"seconds_per_step{suffix}"] = seconds
+        if blocks is not None:  # None if this machine cannot time the batch size
             row |= block_counts(blocks)
         yield row
 
@@ -156,15 +162,15 @@ ENTRY = Timing(
     seconds=True,
     at_epochs=True,
     tables={
-        "throughput": Table(_THROUGHPUT, _rows, keys=()),
+        "throughput": Table(_THROUGHPUT_COLUMNS, _size_rows, keys=()),
         "sweeps": Table(
-            columns=_SWEEPS,
+            columns=_SWEEP_COLUMNS,
             keys=(),
             measures=("throughput", "max_batch_size"),
             figures=("step_time",),
         ),
         "training_times": Table(
-            _TRAINING_TIMES,
+            _TRAINING_TIME_COLUMNS,
             keys=("at_epoch",),
             figures=("training_time",),
         ),
@@ -213,23 +219,24 @@ ENTRY = Timing(
 
 
 def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
-    """Time the batch sizes of a sweep, without validation, checkpoints and tracing."""
+    """Time the steps of each batch size, without validation, checkpoints and tracing."""
     from batchscope.store import records
     from batchscope.timing.blocks import calibrate, error_status, rounded_up, time_blocks
 
-    counts: dict[int, int] = {}  # steps of a block of each batch size that can run
+    counts: dict[int, int] = {}  # batch size that can run -> steps of a block
     status = dict.fromkeys(job.subject.batch_sizes, records.FINISHED)
     with job.runner() as runner:
+        run_steps = {size: runner.at_size(size) for size in status}
         for size in status:
             try:
-                counts[size] = calibrate(runner.at(size), settings["block_seconds"], runner.unit)
+                counts[size] = calibrate(run_steps[size], settings["block_seconds"], runner.unit)
             except Exception as error:
                 status[size] = error_status(error)
         if settings["iterations"]:
             count = rounded_up(settings["iterations"] / settings["blocks"], runner.unit)
             counts = dict.fromkeys(counts, count)
         timed = {
-            size: functools.partial(block, runner.at(size), count) for size, count in counts.items()
+            size: functools.partial(run_block, run_steps[size], counts[size]) for size in counts
         }
         block_lists, errors = time_blocks(timed, settings["blocks"], settings[REPEATS.name])
     status |= errors
@@ -242,10 +249,10 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
         }
         for size in status
     ]
-    finished = records.FINISHED if block_lists else next(iter(status.values()))
-    return Timed(finished, {"train_examples": runner.examples, "sizes": sizes})
+    job_status = records.FINISHED if block_lists else next(iter(status.values()))
+    return Timed(job_status, {"train_examples": runner.examples, "sizes": sizes})
 
 
-def block(run_steps: RunSteps, count: int) -> Block:
+def run_block(run_steps: RunSteps, count: int) -> Block:
     seconds = run_steps(count)
     return {"seconds": seconds, "seconds_per_step": seconds / count}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from batchscope.study.common_settings import QUARTILES, Seconds
+from batchscope.study.measure_settings import Seconds
 from batchscope.study.model import Integer
 from batchscope.study.setting import Setting
 from batchscope.study.specifications import (
@@ -24,14 +24,15 @@ from batchscope.study.specifications import (
     Timing,
     TimingSettings,
 )
+from batchscope.study.timing_columns import QUARTILE_SUFFIXES
 from batchscope.timing import Timed
 
 if TYPE_CHECKING:
     from batchscope.timing.blocks import Block
     from batchscope.timing.timing_job import TimingJob
 
-RunSteps = Callable[[int, int], float]  # the steps [start, stop) of an epoch -> their seconds
-Piece = tuple[int, int, float]  # start and stop of steps, and the weight of their time
+RunSteps = Callable[[int, int], float]  # start and stop of steps of an epoch -> their seconds
+Piece = tuple[int, int, float]  # start and stop of steps, and their weight in the time of an epoch
 
 
 class TimeEpochSettings(TimingSettings):
@@ -103,7 +104,7 @@ ENTRY = Timing(
 class Epoch(NamedTuple):
     """The steps of an epoch; the last batch may be smaller than the others."""
 
-    examples: int  # at least the batch size
+    examples: int  # not fewer than the batch size
     batch_size: int
 
     @property
@@ -111,12 +112,11 @@ class Epoch(NamedTuple):
         return math.ceil(self.examples / self.batch_size)
 
     def pieces(self, count: int) -> list[Piece]:
-        """Divide a block of about `count` steps.
+        """Return the pieces of a block of about `count` steps.
 
-        A step has a fixed cost, so the time of the last, smaller batch does not follow from a time
-        per example. A block has whole epochs if these are short. If an epoch is longer, the block
-        has steps of whole batches and the last step, which is timed separately. The time of an
-        epoch is their sum, weighted by their numbers.
+        If epochs are short, a block has whole epochs. Otherwise it has steps of whole batches and
+        the last step, which is timed separately: a step has a fixed cost, so the time of a smaller
+        batch does not follow from a time per example. An epoch takes the weighted sum of the times.
         """
         whole_batches = self.examples // self.batch_size
         if count >= whole_batches:
@@ -126,7 +126,7 @@ class Epoch(NamedTuple):
         return [(0, count, whole_batches / count), *last]
 
 
-def calibrated(run_steps: RunSteps, epoch: Epoch, block_seconds: float) -> list[Piece]:
+def calibrate_block(run_steps: RunSteps, epoch: Epoch, block_seconds: float) -> list[Piece]:
     """Warm up; return the pieces of a block that takes at least `block_seconds`."""
     from batchscope.timing.blocks import calibrate
 
@@ -136,21 +136,21 @@ def calibrated(run_steps: RunSteps, epoch: Epoch, block_seconds: float) -> list[
         return sum(run_steps(0, stop) for stop in stops)
 
     for _ in range(2):
-        run_steps(epoch.steps - 1, epoch.steps)  # calibration may not reach the last batch
+        run_steps(epoch.steps - 1, epoch.steps)  # the calibration may not reach the last batch
     return epoch.pieces(calibrate(run, block_seconds))
 
 
-def block(run_steps: RunSteps, pieces: list[Piece]) -> Block:
-    """Return the seconds of a block, and of an epoch by it."""
+def run_block(run_steps: RunSteps, pieces: list[Piece]) -> Block:
+    """Run a block; return its seconds, and the seconds of an epoch that follow."""
     seconds = [run_steps(start, stop) for start, stop, _ in pieces]
     seconds_per_epoch = np.dot([weight for *_, weight in pieces], seconds)
     return {"seconds": sum(seconds), "seconds_per_epoch": float(seconds_per_epoch)}
 
 
-def values(blocks: list[Block], examples: int) -> dict[str, float]:
-    """Return the median and the quartiles of the blocks, and examples per second."""
+def epoch_columns(blocks: list[Block], examples: int) -> dict[str, float]:
+    """Return the columns of the timing: median and quartiles of blocks, and examples per second."""
     seconds = np.percentile([block["seconds_per_epoch"] for block in blocks], [50, 25, 75])
-    columns = (f"seconds_per_epoch{end}" for end in QUARTILES)
+    columns = (f"seconds_per_epoch{suffix}" for suffix in QUARTILE_SUFFIXES)
     times = dict(zip(columns, seconds.tolist(), strict=True))
     return times | {"examples_per_second": examples / times["seconds_per_epoch"]}
 
@@ -159,7 +159,7 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     """Time epochs of a configuration as a training runs them: in the graph, on all replicas.
 
     Raises:
-        UserError: If the data are missing, or are fewer than a batch.
+        UserError: If the data are missing or have fewer examples than a batch.
     """
     from batchscope.store import records
     from batchscope.timing import loops
@@ -180,10 +180,11 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
                 raise NonFiniteLoss(f"The loss is not finite after step {done}.")
             return seconds
 
-        pieces = calibrated(run_steps, epoch, settings["block_seconds"])
-        timed = {size: functools.partial(block, run_steps, pieces)}
+        pieces = calibrate_block(run_steps, epoch, settings["block_seconds"])
+        timed = {size: functools.partial(run_block, run_steps, pieces)}
         block_lists, errors = time_blocks(timed, settings["blocks"])
         status, blocks = errors.get(size, status), block_lists.get(size, [])
     except Exception as error:
         status = error_status(error)
-    return Timed(status, {"blocks": blocks}, values(blocks, epoch.examples) if blocks else {})
+    columns = epoch_columns(blocks, epoch.examples) if blocks else {}
+    return Timed(status, {"blocks": blocks}, columns)

@@ -1,4 +1,4 @@
-"""The job of a timing: its subject, and the record that it writes."""
+"""The job of a timing: `TimingJob` has data, model and loop, and `write` writes the record."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TimingJob(Setup):
 
     @property
     def threads(self) -> int:
-        return tensorflow_start.threads_of(self.factors["threads"])
+        return tensorflow_start.thread_count(self.factors["threads"])
 
     @property
     def on_gpu(self) -> bool:
@@ -49,18 +49,20 @@ class TimingJob(Setup):
         """Return the augmented training examples.
 
         Raises:
-            UserError: If the data are missing or fewer than a batch.
+            UserError: If the data are missing or have fewer examples than a batch.
         """
         from batchscope.training import augmentations
 
         factors = self.factors
-        train = augmentations.extended(factors["augmentation"], self.data.examples("train"))
+        train = augmentations.extended_examples(
+            factors["augmentation"], self.data.examples("train")
+        )
         incompatible_factors.check_batch_size(factors, batch_size, len(train.labels))
         return train
 
     @contextlib.contextmanager
     def runner(self) -> Iterator[Runner]:
-        """Open the loop that runs a sweep's steps; TensorFlow must have been started."""
+        """Yield the loop that runs a sweep's steps; TensorFlow must have been started."""
         from batchscope.timing import loops
 
         train = self.training_examples(max(self.subject.batch_sizes))
@@ -69,9 +71,9 @@ class TimingJob(Setup):
 
 
 def write(timing: str, job: TimingJob, machine_name: str, settings: str) -> None:
-    """Time a job and write the record; raise `UserError` if that cannot be done here."""
+    """Time a job and write its record; raise `UserError` if this machine cannot time it."""
     parsed = names.parse_settings(timing, settings)
-    before, described = description.load(), description.describe()
+    load_before, machine = description.current_load(), description.describe()
     timed: Timed = importlib.import_module(f"batchscope.timing.{timing}").measure(job, parsed)
     record = records.measure_record(
         timing,
@@ -83,8 +85,8 @@ def write(timing: str, job: TimingJob, machine_name: str, settings: str) -> None
         device=job.factors["device"],
         threads=job.threads,
         **timed.details,
-        load={"before": before, "after": description.load()},
+        load={"before": load_before, "after": description.current_load()},
         versions=description.versions(),
-        machine={"name": machine_name, **described},
+        machine={"name": machine_name, **machine},
     )
     disk.write_json(job.output, record)

@@ -1,4 +1,9 @@
-"""Utilisation of CPU and GPU, and memory, sampled while one batch size after another trains."""
+"""Utilisation of CPU and GPU, and memory, sampled while one batch size after another trains.
+
+A column of utilisation.csv is declared in `_UTILISATION_COLUMNS`. Its value is a key of an entry of
+`sizes` in the record (`measure`) or of the entry's summary of samples (`samples.summarise`).
+`analysis/timing_repeats.py` adds the columns that need several batch sizes or jobs.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from batchscope.study import common_settings
-from batchscope.study.common_settings import Seconds
+from batchscope.study import timing_columns
+from batchscope.study.measure_settings import Seconds
 from batchscope.study.setting import Setting
 from batchscope.study.specifications import (
     Column,
@@ -24,7 +29,7 @@ from batchscope.study.specifications import (
     TextColumn,
     Timing,
     TimingSettings,
-    interval,
+    interval_columns,
 )
 from batchscope.timing import Timed, with_summary
 
@@ -45,10 +50,10 @@ class UtilisationSettings(TimingSettings):
     """Time between samples."""
 
 
-_UTILISATION = {
-    common_settings.REPEAT: common_settings.WHICH,
+_UTILISATION_COLUMNS = {
+    timing_columns.REPEAT_COLUMN: timing_columns.REPEAT_DESCRIPTION,
     "batch_size": IntegerColumn("Examples per step."),
-    "status": common_settings.STATUS,
+    "status": timing_columns.STATUS_DESCRIPTION,
     "steps": IntegerColumn("Steps of the training."),
     "seconds": Column("Time of these steps.", "s"),
     "process_percent": PercentColumn(
@@ -97,13 +102,13 @@ _UTILISATION = {
         "MB",
         label="Memory per example",
     ),
-    **interval("memory_mb_per_image", "Lower end of its 95 % interval, over batch sizes."),
+    **interval_columns("memory_mb_per_image", "Lower end of its 95 % interval, over batch sizes."),
     "memory_of": TextColumn(
         "Column of these peaks: the first of tensorflow_peak_mb, gpu_memory_peak_mb and "
         "memory_peak_mb that resolves it."
     ),
 }
-_SAMPLES = {
+_SAMPLE_COLUMNS = {
     "batch_size": IntegerColumn("Batch size of the training; empty between trainings."),
     "phase": TextColumn(
         "training; lead_in, the first steps after a change of batch size; repeated, a disturbed "
@@ -120,13 +125,14 @@ _SAMPLES = {
 }
 
 
-def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+def _size_rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
     yield from map(with_summary, record["sizes"])
 
 
 def _sample_rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
     """Yield the samples through the consecutive trainings of a job."""
-    columns = {name: record["samples"][name] for name in _SAMPLES if name in record["samples"]}
+    samples = record["samples"]
+    columns = {name: samples[name] for name in _SAMPLE_COLUMNS if name in samples}
     for values in zip(*columns.values(), strict=True):
         row = dict(zip(columns, values, strict=True))
         yield row if row["batch_size"] is None else {**row, "phase": "training"}
@@ -136,8 +142,8 @@ ENTRY = Timing(
     version="utilisation-v2",
     settings=UtilisationSettings,
     tables={
-        "utilisation": Table(_UTILISATION, _rows, keys=()),
-        "samples": Table(_SAMPLES, _sample_rows),
+        "utilisation": Table(_UTILISATION_COLUMNS, _size_rows, keys=()),
+        "samples": Table(_SAMPLE_COLUMNS, _sample_rows),
     },
     figures=(
         Figure(
@@ -149,14 +155,14 @@ ENTRY = Timing(
             kind="sweep",
             table="utilisation",
             panels=(
-                *common_settings.UTILISATION,
+                *timing_columns.UTILISATION_PANELS,
                 Panel(
                     "gpu_bandwidth_percent",
                     "GPU memory traffic",
                     "time with traffic (%)",
                     Scale.ZERO,
                 ),
-                *common_settings.MEMORY,
+                *timing_columns.MEMORY_PANELS,
                 Panel("tensorflow_peak_mb", "Memory of tensors", "peak (MB)"),
                 Panel("process_zero_share", "CPU at zero", "share of time (%)", Scale.PERCENT),
                 Panel("gpu_zero_share", "GPU at zero", "share of time (%)", Scale.PERCENT),
@@ -180,72 +186,74 @@ ENTRY = Timing(
     order=3,
 )
 
-# Phases of samples: a training that counts, the steps before it, and a repeated training.
-TRAINING, LEAD_IN, REPEATED = "batch_size", "lead_in", "repeated"
-# Duration of a call: the time between two calls is a small share.
-CALL_SECONDS = 0.5
+# Phases in the record: a training that counts (the table calls it training), the steps before it,
+# and a disturbed training that was repeated.
+TRAINING_PHASE, LEAD_IN_PHASE, REPEATED_PHASE = "batch_size", "lead_in", "repeated"
+CALL_SECONDS = 0.5  # duration of a call; the time between two calls is then negligible
 
 
 def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     """Train at every batch size in ascending order, with a rest before each.
 
-    A training is repeated if other processes took a part of the machine meanwhile, and flagged if
-    that does not help.
+    If other processes used a part of the machine during a training, it is repeated; if the repeats
+    are disturbed too, it is flagged.
     """
     from batchscope.store import records
     from batchscope.timing.samples import Sampler
 
     with job.runner() as runner:
-        sizes = [_prepared(runner, size) for size in sorted(job.subject.batch_sizes)]
-        trained = [size for size in sizes if size["status"] == records.FINISHED]
+        batch_sizes = sorted(job.subject.batch_sizes)
+        entries = [_calibrate_and_measure_memory(runner, size) for size in batch_sizes]
+        trained = [entry for entry in entries if entry["status"] == records.FINISHED]
         with Sampler(settings["interval"], job.threads, job.on_gpu) as sampler:
-            for size in trained:
-                size |= train(runner, sampler, size["batch_size"], size["steps_per_call"], settings)
+            for entry in trained:
+                size, steps = entry["batch_size"], entry["steps_per_call"]
+                entry |= train(runner, sampler, size, steps, settings)
             time.sleep(settings["pause_seconds"])
-    for size in trained:
-        size["utilisation"] = summary = sampler.summary((TRAINING, size["batch_size"]))
+    for entry in trained:
+        entry["utilisation"] = summary = sampler.summary((TRAINING_PHASE, entry["batch_size"]))
         if (joules := summary["gpu_energy_joules"]) is not None:
-            examples = size["steps"] * size["batch_size"]
-            size["joules_per_epoch"] = joules * runner.examples / examples
-    details = {"sizes": sizes, "samples": series(sampler), "gpu_device": sampler.gpu_device}
-    return Timed((trained or sizes)[0]["status"], details)
+            examples = entry["steps"] * entry["batch_size"]
+            entry["joules_per_epoch"] = joules * runner.examples / examples
+    details = {"sizes": entries, "samples": sample_lists(sampler), "gpu_device": sampler.gpu_device}
+    return Timed((trained or entries)[0]["status"], details)
 
 
-def _prepared(runner: Runner, size: int) -> dict[str, Any]:
-    """Warm up with a batch size; return status, steps of a call and peaks.
+def _calibrate_and_measure_memory(runner: Runner, batch_size: int) -> dict[str, Any]:
+    """Warm up with a batch size; return its entry with status, steps of a call and memory peaks.
 
-    Allocators keep their memory. The batch sizes therefore run in ascending order: a smaller one
-    would otherwise show the peak of a larger one.
+    Allocators keep their memory. The batch sizes therefore run in ascending order: otherwise the
+    peak of a smaller batch size would be the peak of a larger one.
     """
     from batchscope.store import records
     from batchscope.timing import processes
     from batchscope.timing.blocks import calibrate, error_status
 
-    entry = {"batch_size": size, "utilisation": None, "status": records.FINISHED}
-    resident, counted = processes.reset_peak_memory(), runner.reset_peak()
+    entry = {"batch_size": batch_size, "utilisation": None, "status": records.FINISHED}
+    has_resident_peak, has_tensor_peak = processes.reset_peak_memory(), runner.reset_peak()
     try:
-        count = calibrate(runner.at(size), CALL_SECONDS, runner.unit)
+        count = calibrate(runner.at_size(batch_size), CALL_SECONDS, runner.unit)
     except Exception as error:
         return entry | {"status": error_status(error)}
     return entry | {
         "steps_per_call": count,
-        "memory_peak_mb": processes.peak_memory() if resident else None,
-        "tensorflow_peak_mb": runner.peak_mb() if counted else None,
+        "memory_peak_mb": processes.peak_memory() if has_resident_peak else None,
+        "tensorflow_peak_mb": runner.peak_mb() if has_tensor_peak else None,
     }
 
 
 def train(
     runner: Runner, sampler: Sampler, batch_size: int, steps: int, settings: dict[str, Any]
 ) -> dict[str, Any]:
-    """Rest, then train for some seconds, again if others disturbed; return steps and seconds."""
+    """Rest and train for some seconds, again if others disturb; return the keys for the entry."""
     from batchscope.timing.blocks import MAX_REPEATS
 
-    label = TRAINING, batch_size
-    with sampler.phase((LEAD_IN, batch_size)):  # the change of batch size
+    label = TRAINING_PHASE, batch_size
+    with sampler.phase((LEAD_IN_PHASE, batch_size)):  # first steps after the change of batch size
         runner.run(batch_size, runner.unit)
     for repeats in range(MAX_REPEATS + 1):
         if repeats:
-            sampler.phases[-1] = (REPEATED, batch_size)
+            sampler.phases[-1] = (REPEATED_PHASE, batch_size)
         time.sleep(settings["pause_seconds"])
         total_seconds, total_steps = 0.0, 0
         with sampler.phase(label):
@@ -253,7 +261,7 @@ def train(
                 total_seconds += runner.run(batch_size, steps)
                 total_steps += steps
         foreign_cores = sampler.summary(label)["foreign_cores"] or 0.0
-        disturbed = foreign_cores > common_settings.DISTURBED_CORES
+        disturbed = foreign_cores > timing_columns.MAX_FOREIGN_CORES
         if not disturbed:
             break
     return {
@@ -264,14 +272,14 @@ def train(
     }
 
 
-def series(sampler: Sampler) -> dict[str, list[Any]]:
-    """Return the samples for the record: a rounded list for each column with a finite value."""
+def sample_lists(sampler: Sampler) -> dict[str, list[Any]]:
+    """Return the samples for the record: column with a finite value -> list of rounded values."""
     columns = sampler.series()
     labels = [
         sampler.phases[index] if index >= 0 else (None, None) for index in columns.pop("phase")
     ]
     return {
-        "batch_size": [size if phase == TRAINING else None for phase, size in labels],
+        "batch_size": [size if phase == TRAINING_PHASE else None for phase, size in labels],
         "seconds": columns.pop("seconds").round(3).tolist(),
         "phase": [phase for phase, _ in labels],
         **{

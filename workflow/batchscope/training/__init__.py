@@ -1,4 +1,4 @@
-"""One run: factors in, weights and history out.
+"""Train one run: factors in, weights and history out.
 
-batchscope.measures computes properties of a finished run.
+`trainer` is the job, `fit` the training, `step_loop` its updates.
 """

@@ -1,4 +1,4 @@
-"""Augmentations of the training images alone: factor `augmentation`.
+"""Augment the training images, by the factor `augmentation`. A new value is a branch here.
 
 - `crop`: doubles the training set by the upper left corner of every image at 1.25 times its size
   (A. Lheureux, listing under "Effect of data augmentation" in the article on how to maximise GPU
@@ -16,29 +16,29 @@ import tensorflow as tf
 from batchscope.datasets import Examples
 
 STRETCH = 1.25
-# Shares of the image's size; of a full turn for the rotation: 18 degrees to either side.
+# Shares of the image's size. The rotation is a share of a full turn: 18 degrees to either side.
 SHIFT, ZOOM, ROTATION, SHEAR = 0.1, 0.1, 0.05, 0.1
-_ROWS = 256  # images stretched at once
+_IMAGES_AT_ONCE = 256  # images stretched at once
 
 
-def extended(augmentation: str, examples: Examples) -> Examples:
-    """Return the training set; for `crop` with its copies at the end, in order."""
+def extended_examples(augmentation: str, examples: Examples) -> Examples:
+    """Return the training set. For `crop`, the copies follow the originals in the same order."""
     if augmentation != "crop":
         return examples
-    images = np.concatenate([examples.images, stretched(examples.images)])
+    images = np.concatenate([examples.images, stretched_images(examples.images)])
     return replace(examples, images=images, labels=np.concatenate(2 * [examples.labels]))
 
 
-def stretched(images: np.ndarray) -> np.ndarray:
-    """Return the upper left corner of images that were made 1.25 times as large (bicubic).
+def stretched_images(images: np.ndarray) -> np.ndarray:
+    """Enlarge images 1.25 times (bicubic) and return their upper left corners.
 
-    Shape, (n, height, width, channels), and dtype stay the same: bytes are rounded.
+    Shape (n, height, width, channels) and dtype stay the same. Bytes are rounded.
     """
     height, width = images.shape[1:3]
     larger = round(STRETCH * height), round(STRETCH * width)
     corners = np.empty(images.shape, images.dtype)
-    for start in range(0, len(images), _ROWS):
-        rows = slice(start, start + _ROWS)
+    for start in range(0, len(images), _IMAGES_AT_ONCE):
+        rows = slice(start, start + _IMAGES_AT_ONCE)
         corner = tf.image.resize(images[rows], larger, "bicubic")[:, :height, :width].numpy()
         if images.dtype == np.uint8:
             corner = np.clip(np.rint(corner), 0, 255)
@@ -46,8 +46,8 @@ def stretched(images: np.ndarray) -> np.ndarray:
     return corners
 
 
-def layer(augmentation: str, seed: int) -> keras.layers.Pipeline | None:
-    """Return a layer that changes a batch of images at random; None without augmentation."""
+def random_layer(augmentation: str, seed: int) -> keras.layers.Pipeline | None:
+    """Return the layer that changes a batch of images for `random`; None for other values."""
     if augmentation != "random":
         return None
     layers = keras.layers

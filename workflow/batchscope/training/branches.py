@@ -1,9 +1,9 @@
-"""Branches of a training from a point, with larger batches.
+"""Branch a training at one update: continue it with several larger batches, and return the losses.
 
-All branches of a point use the same examples in the same order: the next ones of the training. A
-branch of factor k has k times the batch size and a constant rate: the rate of the training, times k
-for sgd or the square root of k otherwise (`batch_phases.rate_factor`). Its loss is the validation
-loss at `parts` places that divide the window evenly, smoothed exponentially: l <- (l + loss) / 2.
+All branches of an update use the next examples of the training, in the same order. The branch with
+the multiple k has k times the batch size and a constant rate: the rate of the training, times k for
+sgd or the square root of k otherwise (`batch_phases.rate_factor`). Its loss is the validation loss
+after each of `part_count` parts of the window, smoothed exponentially: l <- (l + loss) / 2.
 
 Source: W. Merrill et al. 2025, "Critical Batch Size Revisited", arXiv 2505.23971.
 """
@@ -23,41 +23,41 @@ from batchscope.datasets import Examples
 from batchscope.study import batch_phases
 from batchscope.training import optimizers
 from batchscope.training.step_loop import Batches, StepLoop, Totals
-from batchscope.training.update_methods import assign
+from batchscope.training.update_methods import assign_values
 
 
 class Window(NamedTuple):
-    """Length of the branches, and their factors on the batch size."""
+    """Length of the branches, and their multiples of the batch size."""
 
-    factors: tuple[int, ...]  # ascending, 1 first; each divides the last
-    batch_size: int  # of factor 1
-    part: int  # examples before an evaluation: whole batches of every factor
-    parts: int
+    multiples: tuple[int, ...]  # in rising order from 1; each divides the last
+    batch_size: int  # of the branch with the multiple 1
+    part_size: int  # examples between two evaluations: whole batches of every multiple
+    part_count: int
 
     @property
     def examples(self) -> int:
-        return self.part * self.parts
+        return self.part_size * self.part_count
 
     @classmethod
     def from_settings(cls, settings: dict[str, Any], batch_size: int, examples: int) -> Window:
         """Return the window of a measure's settings, rounded up to whole batches."""
-        factors = tuple(sorted({1, *settings["factors"]}))
-        largest = factors[-1] * batch_size
-        parts = settings["evaluations"]
+        multiples = tuple(sorted({1, *settings["factors"]}))
+        largest = multiples[-1] * batch_size
+        count = settings["evaluations"]
         length = settings["window"] or examples
-        return cls(factors, batch_size, math.ceil(length / parts / largest) * largest, parts)
+        return cls(multiples, batch_size, math.ceil(length / count / largest) * largest, count)
 
 
 @dataclass
 class Branches:
-    """Branches of one training, which leave every variable of it as it was."""
+    """Branches of one training. They leave all variables of the training unchanged."""
 
-    factors: dict[str, Any]
+    factors: dict[str, Any]  # of the run
     model: keras.Model
-    optimizer: keras.optimizers.Optimizer  # built
+    optimizer: keras.optimizers.Optimizer  # of the training, built
     examples: Examples
     batches: Batches
-    validate: Callable[[], float]  # the loss at the model's present weights
+    validate: Callable[[], float]  # returns the validation loss at the model's present weights
     window: Window
 
     def __post_init__(self) -> None:
@@ -65,49 +65,50 @@ class Branches:
         self._size = tf.Variable(self.window.batch_size, False, dtype=tf.int32)
         batches = replace(self.batches, size=self._size, drop_remainder=True, offset=0)
         self._loop = StepLoop(self.model, self._optimizer, self.examples, batches)
-        # The model's variables contain the generators of its layers of dropout.
+        # The model's variables include the random generators of its dropout layers.
         augment = self.batches.augment
-        self._shared = [*self.model.variables, *(augment.variables if augment else [])]
+        self._shared_variables = [*self.model.variables, *(augment.variables if augment else [])]
 
     def losses(self, order: np.ndarray, rate: float) -> list[float]:
-        """Return the smoothed loss of each branch from here; NaN for one that diverged.
+        """Return the smoothed loss of each branch from the present weights; NaN if it diverged.
 
         Args:
-            order: The next examples of the window, int32.
+            order: Indices of the examples of the window, int32.
             rate: Learning rate of the training's next update.
         """
-        values = [variable.numpy() for variable in self._shared]
-        losses = [self._branch(order, rate, factor, values) for factor in self.window.factors]
-        assign(self._shared, values)
+        values = [variable.numpy() for variable in self._shared_variables]
+        multiples = self.window.multiples
+        losses = [self._branch_loss(order, rate, multiple, values) for multiple in multiples]
+        assign_values(self._shared_variables, values)
         return losses
 
-    def _branch(
-        self, order: np.ndarray, rate: float, factor: int, values: Sequence[np.ndarray]
+    def _branch_loss(
+        self, order: np.ndarray, rate: float, multiple: int, values: Sequence[np.ndarray]
     ) -> float:
-        assign(self._shared, values)
-        # Without its rate, which is no variable if it follows a schedule.
+        assign_values(self._shared_variables, values)
+        # The rate is left out, because it is no variable if it follows a schedule.
         variables, training_variables = (
             [variable for variable in optimizer.variables if variable.name != "learning_rate"]
             for optimizer in (self._optimizer, self.optimizer)
         )
-        assign(variables, [variable.value for variable in training_variables])
-        times = batch_phases.rate_factor(self.factors["optimizer"], factor)
-        self._optimizer.learning_rate = rate * times
-        size, smoothed = factor * self.window.batch_size, math.nan
+        assign_values(variables, [variable.value for variable in training_variables])
+        rate_factor = batch_phases.rate_factor(self.factors["optimizer"], multiple)
+        self._optimizer.learning_rate = rate * rate_factor
+        size, smoothed = multiple * self.window.batch_size, math.nan
         self._size.assign(size)
-        for part in np.split(order, self.window.parts):
-            for stretch in self._stretches(part):
-                padded = np.resize(stretch, self._loop.examples)
-                _, totals, _, _ = self._loop.run(padded, 0, len(stretch) // size, Totals())
+        for part in np.split(order, self.window.part_count):
+            for examples in self._examples_of_calls(part):
+                padded = np.resize(examples, self._loop.examples)
+                _, totals, _, _ = self._loop.run(padded, 0, len(examples) // size, Totals())
                 if not math.isfinite(totals.loss):
                     return math.nan
             loss = self.validate()
             smoothed = loss if math.isnan(smoothed) else (smoothed + loss) / 2
         return smoothed
 
-    def _stretches(self, part: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield the examples of one call: whole batches of every factor, at most an epoch."""
-        largest = self.window.factors[-1] * self.window.batch_size
-        most = self._loop.examples // largest * largest
-        for start in range(0, len(part), most):
-            yield part[start : start + most]
+    def _examples_of_calls(self, part: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield the examples of each call: whole batches of every multiple, at most an epoch."""
+        largest = self.window.multiples[-1] * self.window.batch_size
+        max_examples = self._loop.examples // largest * largest
+        for start in range(0, len(part), max_examples):
+            yield part[start : start + max_examples]

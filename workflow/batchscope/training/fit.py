@@ -1,4 +1,4 @@
-"""One training, epoch by epoch: graphs, progress and its end; `trainer` writes its files."""
+"""Train one run, epoch by epoch, from its last checkpoint to its end. `trainer` writes files."""
 
 import bisect
 import contextlib
@@ -38,36 +38,39 @@ from batchscope.training.step_loop import Batches, Totals, epoch_order
 
 @dataclass(frozen=True)
 class FitLimits:
-    """Limits of calls into the graph, which change no number."""
+    """Limits of calls into the graph. They change no result."""
 
-    chunk_seconds: float = 5.0  # of a call; signals are handled between two calls
+    chunk_seconds: float = 5.0  # longest call; signals are handled between two calls
     chunk_steps: int | None = None  # largest number of steps in a call; None for no limit
-    checkpoint_seconds: float = 30.0  # between two checkpoints
+    checkpoint_seconds: float = 30.0  # shortest time between two checkpoints
 
 
 @dataclass(frozen=True)
-class End:
-    """End of a training."""
+class TrainingEnd:
+    """The end of a training, for its record."""
 
-    status: str
-    reason: str
-    message: str  # for people
+    status: str  # one of the statuses in `records`
+    reason: str  # the record's `stop_reason`
+    message: str  # the reason in words
 
 
 class Training:
-    """Model, optimizer, data and progress of a run, with files in `folder` or in the run's own."""
+    """Model, optimizer, data and progress of a run. Its files are in `folder` or the run's folder.
+
+    `visit` is called after each of the `visited_updates`.
+    """
 
     def __init__(
         self, run: TrainingRun, limits: FitLimits = FitLimits(), folder: Path | None = None
     ) -> None:
         self.run, self.limits = run, limits
         self.folder = folder or run.folder
-        self.read = () if folder else jobs.noted_epochs(run.results, run.name)
+        self.epochs_read = () if folder else jobs.noted_epochs(run.results, run.name)
         factors = self.factors = run.factors
         self.model = run.network()
-        self.initial = models.weights(self.model)
+        self.initial_weights = models.weights(self.model)
         train = run.data.examples("train")
-        self.training_set = augmentations.extended(factors["augmentation"], train)
+        self.training_set = augmentations.extended_examples(factors["augmentation"], train)
         self.examples = len(self.training_set.labels)
         for size in batch_phases.batch_sizes(factors):
             incompatible_factors.check_batch_size(factors, size, self.examples)
@@ -75,24 +78,25 @@ class Training:
         self.progress = Progress()
         self.reporter = Reporter(run.results, run.name, factors["epochs"])
         self.stopping = False
-        self._validated: tuple[int, dict[str, float]] = (-1, {})  # updates, and the metrics then
-        self._chunk = 1  # steps per call, until it is known how long they take
-        self.checkpoint = self.folder / paths.CHECKPOINT
-        self.snapshots = self.folder / "epochs"  # weights after epochs before the last
-        self.visits: tuple[int, ...] = ()  # updates after which `visit` is called
+        # Number of updates, and the metrics on the validation data after them.
+        self._validation_metrics: tuple[int, dict[str, float]] = (-1, {})
+        self._steps_per_call = 1  # It grows when the seconds of a step are known.
+        self.checkpoint_path = self.folder / paths.CHECKPOINT
+        self.snapshots_folder = self.folder / "epochs"
+        self.visited_updates: tuple[int, ...] = ()
         # Two versions of a library must not share a training.
         libraries = description.versions()
         versions = f"{libraries['tensorflow']} {libraries['keras']}"
-        self._key = f"{VERSIONS['train']} {run.name} {versions}"
-        self._checkpointed = time.monotonic()
+        self._run_key = f"{VERSIONS['train']} {run.name} {versions}"
+        self._checkpoint_time = time.monotonic()
 
-    def _place(self) -> None:
-        """Put the data on the device and build the graphs, which may exceed the memory."""
+    def _build_graphs(self) -> None:
+        """Put the data on the device and build the graphs. This may exceed the memory."""
         factors, data = self.factors, self.run.data
-        self.schedule = optimizers.schedule(factors, self.course)
+        self.schedule = optimizers.make_schedule(factors, self.course)
         with replicas.scope(factors):
             self.optimizer = optimizers.make_optimizer(factors, self.schedule)
-        augment = augmentations.layer(factors["augmentation"], factors["seed"])
+        augment = augmentations.random_layer(factors["augmentation"], factors["seed"])
         size, offset = factors["batch_size"], 0
         if self.course.varies:
             size, offset = (tf.Variable(value, False, dtype=tf.int32) for value in (size, offset))
@@ -107,9 +111,11 @@ class Training:
         self.loop = replicas.make_loop(factors, *arguments)
         evaluated = bool(factors["evaluate_every"])
         validation = data.examples("validation")
-        self.validation = losses.Objective(self.model, validation, noinline=evaluated)
-        self.evaluate = trajectory.evaluator(self.validation, data) if evaluated else None
-        # `model.variables` has the generators of dropout, which `model.weights` leaves out.
+        self.validation_objective = losses.Objective(self.model, validation, noinline=evaluated)
+        self.evaluate = None
+        if evaluated:
+            self.evaluate = trajectory.make_evaluator(self.validation_objective, data)
+        # `model.variables` includes the generators of dropout. `model.weights` leaves them out.
         self.variables = [*self.model.variables, *self.optimizer.variables]
         self.variables += augment.variables if augment else []
 
@@ -122,9 +128,9 @@ class Training:
         for signum in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signum, stop)
 
-    def fit(self, epochs: int | None = None) -> End:
-        """Train to the end, or for some epochs, from the last checkpoint if there is one."""
-        self._place()
+    def fit(self, epochs: int | None = None) -> TrainingEnd:
+        """Train to the end or for some epochs. Continue from a checkpoint if it exists."""
+        self._build_graphs()
         self._resume()
         end = self._train_epochs(epochs or self.factors["epochs"])
         if end.status == records.FINISHED:
@@ -132,33 +138,34 @@ class Training:
         return end
 
     def visit(self) -> None:
-        """Hook called after each update in `visits`. It must not change any variable."""
+        """Hook called after each of the `visited_updates`. It must not change any variable."""
 
-    def _train_epochs(self, epochs: int) -> End:
+    def _train_epochs(self, epochs: int) -> TrainingEnd:
         while self.progress.epoch < epochs:
             if not self._train_epoch() or not self._end_epoch():
                 place = f"epoch {self.progress.epoch + 1}, step {self.progress.step}"
                 message = f"The loss was no longer finite at {place}."
-                return End(records.DIVERGED, "diverged", message)
+                return TrainingEnd(records.DIVERGED, "diverged", message)
             if (loss := self._target_loss()) is not None:
-                return End(records.FINISHED, "train_loss", f"The training loss is {loss:.6g}.")
+                message = f"The training loss is {loss:.6g}."
+                return TrainingEnd(records.FINISHED, "train_loss", message)
             waited = self.progress.epoch - self.progress.best_epoch
             if 0 < self.factors["patience"] <= waited:
                 message = f"No lower validation loss for {waited} epochs."
-                return End(records.FINISHED, "patience", message)
+                return TrainingEnd(records.FINISHED, "patience", message)
             self._pause()
-        return End(records.FINISHED, "epochs", "All epochs were trained.")
+        return TrainingEnd(records.FINISHED, "epochs", "All epochs were trained.")
 
     def _target_loss(self) -> float | None:
-        """Return the training loss, without dropout, if it is at its target; else None.
+        """Return the training loss without dropout if it has reached its target, else None.
 
-        The epoch's mean over its updates must be there too: an update may have thrown the weights
-        far from the mean.
+        The epoch's mean loss over its updates must have reached the target too. It is not enough
+        alone, because the last update may have moved the weights far.
         """
         target = self.factors["target_train_loss"]
         if not target or self.progress.history[-1]["train_loss"] > target:
             return None
-        with self._evaluating():
+        with self._timed_evaluation():
             loss = self._training_loss.evaluate()[0]
         return loss if loss <= target else None
 
@@ -167,33 +174,34 @@ class Training:
         return losses.Objective(self.model, self.run.data.examples("train"))
 
     def _resume(self) -> None:
-        loaded = checkpoint.load(self.checkpoint, self._key, self.variables)
-        if loaded is None:  # snapshots without their checkpoint
-            shutil.rmtree(self.snapshots, ignore_errors=True)
+        loaded = checkpoint.load(self.checkpoint_path, self._run_key, self.variables)
+        if loaded is None:  # Snapshots without their checkpoint are of no use.
+            shutil.rmtree(self.snapshots_folder, ignore_errors=True)
         else:
             self.progress = loaded
             loaded.resumed += 1
         if not self.progress.epoch_start:
-            now = self.initial if self.progress.step else models.weights(self.model)
-            self.progress.epoch_start = now[0]
+            at_start = self.initial_weights if self.progress.step else models.weights(self.model)
+            self.progress.epoch_start = at_start[0]
 
     def resume_progress(self) -> None:
-        self.progress = checkpoint.load(self.checkpoint, self._key, []) or self.progress
+        self.progress = checkpoint.load(self.checkpoint_path, self._run_key, []) or self.progress
 
     def _train_epoch(self) -> bool:
-        """Run the rest of an epoch; return whether every loss was finite."""
+        """Run the remaining steps of an epoch; return whether every loss was finite."""
         progress = self.progress
         order = epoch_order(self.factors["seed"], progress.epoch, self.examples)
         interval, segments = self.factors["evaluate_every"], self.course.segments(progress.epoch)
-        due = trajectory.evaluation_steps(interval, progress.epoch, self.course)
-        visits = [update - self.course.updates(progress.epoch) for update in self.visits]
-        halts = sorted({*due, *visits})
+        evaluated_steps = trajectory.evaluation_steps(interval, progress.epoch, self.course)
+        first_update = self.course.updates(progress.epoch)
+        visited_steps = [update - first_update for update in self.visited_updates]
+        stops = sorted({*evaluated_steps, *visited_steps})
         while progress.step < segments[-1].stop:
             start = progress.step
-            coming = halts[bisect.bisect_right(halts, start) :][:1]
+            next_stops = stops[bisect.bisect_right(stops, start) :][:1]
             segment = next(segment for segment in segments if start < segment.stop)
             self.batches.follow(segment)
-            stop = min(start + self._chunk, segment.stop, *coming)
+            stop = min(start + self._steps_per_call, segment.stop, *next_stops)
             totals = Totals(progress.loss, progress.scores)
             progress.step, totals, seconds, norms = self.loop.run(order, start, stop, totals)
             progress.loss, progress.scores = totals
@@ -202,13 +210,13 @@ class Training:
             progress.contended_seconds += seconds
             if not math.isfinite(progress.loss):
                 return False
-            if progress.step in due:
+            if progress.step in evaluated_steps:
                 self._add_to_trajectory()
-            if progress.step in visits:
+            if progress.step in visited_steps:
                 self.visit()
-            # Half of the limit: steps take longer when other jobs join.
-            fitting = int((stop - start) / seconds * self.limits.chunk_seconds / 2)
-            self._chunk = max(1, min(fitting, self.limits.chunk_steps or fitting))
+            # The next call gets half of the limit, because steps take longer when other jobs join.
+            steps = int((stop - start) / seconds * self.limits.chunk_seconds / 2)
+            self._steps_per_call = max(1, min(steps, self.limits.chunk_steps or steps))
             if progress.step < segments[-1].stop:
                 self._pause()
         return True
@@ -217,8 +225,8 @@ class Training:
         """Record a completed epoch; return whether weights and losses are finite."""
         progress = self.progress
         trainable, state = models.weights(self.model)
-        validated = self._validate()
-        numbers = validated["validation_loss"], *trainable.values()
+        validation = self._validate()
+        numbers = validation["validation_loss"], *trainable.values()
         if not all(np.isfinite(value).all() for value in numbers):
             return False
         steps = self.course.updates(progress.epoch + 1)
@@ -227,28 +235,28 @@ class Training:
         row = {
             "epoch": progress.epoch + 1,
             "step": steps,
-            "learning_rate": float(rate.numpy()),  # that the last update was made with
+            "learning_rate": float(rate.numpy()),  # of the last update
             "train_loss": progress.loss / self.examples,
             **{f"train_{name}": value for name, value in trained.items()},
-            **validated,
+            **validation,
             "seconds": progress.epoch_seconds,
             "epoch_distance": weights.distance(progress.epoch_start, trainable),
-            "weight_distance": weights.distance(self.initial[0], trainable),
+            "weight_distance": weights.distance(self.initial_weights[0], trainable),
         }
         progress.end_epoch(row, trainable)
         best, loss = progress.best_value, row["validation_loss"]
         if loss < best or math.isnan(best):
             progress.best_value, progress.best_epoch = loss, progress.epoch
             progress.best = records.weight_members(trainable, state)
-        if progress.epoch in self.keep_wanted(over=False):
-            path = self.snapshots / f"{progress.epoch}.npz"
+        if progress.epoch in self.delete_unread_snapshots(has_ended=False):
+            path = self.snapshots_folder / f"{progress.epoch}.npz"
             records.write_weights(path, trainable, state)
         return True
 
-    def keep_wanted(self, over: bool) -> set[int]:
-        """Delete the snapshots that nothing reads; return the epochs that are read."""
-        epochs = snapshot_epochs.epochs_to_keep(self.read, self.progress.epoch, over)
-        for path in self.snapshots.glob("*.npz"):
+    def delete_unread_snapshots(self, has_ended: bool) -> set[int]:
+        """Delete the snapshots that no measure reads; return the epochs that measures read."""
+        epochs = snapshot_epochs.epochs_to_keep(self.epochs_read, self.progress.epoch, has_ended)
+        for path in self.snapshots_folder.glob("*.npz"):
             if path.stem.isdigit() and int(path.stem) not in epochs:
                 path.unlink()
         return epochs
@@ -258,46 +266,48 @@ class Training:
         return self.course.updates(self.progress.epoch) + self.progress.step
 
     @property
-    def used(self) -> int:
-        step = self.progress.step  # 0 after the last epoch too
-        return self.course.used_by(self.progress.epoch, step) if step else 0
+    def examples_of_epoch(self) -> int:
+        step = self.progress.step  # It is 0 after the last epoch too.
+        return self.course.examples_after(self.progress.epoch, step) if step else 0
 
     def _validate(self) -> dict[str, float]:
-        """Return loss and metrics on the validation data, computed once after an update."""
-        if self._validated[0] != self.updates:
-            with self._evaluating():
-                metrics = trajectory.named("validation", self.validation.evaluate())
-            self._validated = (self.updates, metrics)
-        return self._validated[1]
+        """Return loss and metrics on the validation data. They are computed once per update."""
+        if self._validation_metrics[0] != self.updates:
+            with self._timed_evaluation():
+                evaluation = self.validation_objective.evaluate()
+            metrics = trajectory.columns_of_split("validation", evaluation)
+            self._validation_metrics = (self.updates, metrics)
+        return self._validation_metrics[1]
 
     def _add_to_trajectory(self) -> None:
-        """Add a row for this update, if the run has a trajectory."""
+        """Evaluate the run and add a row for this update, if the run has a trajectory."""
         progress = self.progress
         rows = progress.trajectory
         if self.evaluate is None or (rows and rows[-1]["updates"] == self.updates):
             return
-        examples = progress.epoch * self.examples + self.used
-        with self._evaluating():
+        examples = progress.epoch * self.examples + self.examples_of_epoch
+        with self._timed_evaluation():
             metrics = self.evaluate()
-        # The row of the history, if this update ends an epoch.
-        columns = tasks.columns(self.run.data.task, "validation")
-        self._validated = self.updates, {name: metrics[name] for name in columns}
+        # If this update ends an epoch, the row of the history needs no other evaluation.
+        columns = tasks.split_columns(self.run.data.task, "validation")
+        self._validation_metrics = self.updates, {name: metrics[name] for name in columns}
         place = {"updates": self.updates, "epoch": examples / self.examples}
         rows.append({"examples": examples, **place, **metrics})
 
     @contextlib.contextmanager
-    def _evaluating(self) -> Iterator[None]:
-        begun = time.monotonic()
+    def _timed_evaluation(self) -> Iterator[None]:
+        start = time.monotonic()
         yield
-        self.progress.evaluation_seconds += time.monotonic() - begun
+        self.progress.evaluation_seconds += time.monotonic() - start
 
     def _pause(self) -> None:
         """Report the progress, write a due checkpoint, and raise `Interrupted` after a signal."""
         progress = self.progress
-        self.reporter.report(progress.epoch, self.used / self.examples, progress.history)
-        due = time.monotonic() - self._checkpointed >= self.limits.checkpoint_seconds
+        share = self.examples_of_epoch / self.examples
+        self.reporter.report(progress.epoch, share, progress.history)
+        due = time.monotonic() - self._checkpoint_time >= self.limits.checkpoint_seconds
         if due or self.stopping:
-            checkpoint.save(self.checkpoint, self._key, self.progress, self.variables)
-            self._checkpointed = time.monotonic()
+            checkpoint.save(self.checkpoint_path, self._run_key, self.progress, self.variables)
+            self._checkpoint_time = time.monotonic()
         if self.stopping:
             raise Interrupted

@@ -1,4 +1,4 @@
-"""Mean loss over examples and its gradient, in chunks; shared by training and measures."""
+"""Mean loss over a set of examples, its gradient and Hessian products, computed in chunks."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ import tensorflow as tf
 
 from batchscope.core import private_interfaces
 from batchscope.datasets import Examples
-from batchscope.training import placed, scoring
+from batchscope.training import graph_examples, scoring
 
-# Numbers of input per forward pass outside training, and limits of its examples: large enough that
-# the fixed cost of a chunk does not count, small enough for activations well under 1 GB.
+# A chunk is one forward pass outside training. It has this many input numbers, and its examples are
+# limited: the fixed cost of a chunk is small, and the activations need well under 1 GB.
 CHUNK_VALUES = 2**22
-FEWEST, MAX = 64, 2048
-TOKEN_VALUES = 512  # numbers per token: a network makes vectors of tokens, and logits in the end
+MIN_CHUNK_EXAMPLES, MAX_CHUNK_EXAMPLES = 64, 2048
+TOKEN_VALUES = 512  # A token counts as many numbers, because networks turn tokens into vectors.
 
-Evaluated = tuple[float, dict[str, float]]  # mean loss, and each metric by its name
+Evaluation = tuple[float, dict[str, float]]  # mean loss, and each metric by its name
 
 
 def chunk_size(input_shape: tuple[int, ...], dtype: Any = np.uint8) -> int:
-    """Return the examples of a forward pass, from the shape and type of one example."""
+    """Return the number of examples in a chunk, from the shape and type of one example."""
     values = math.prod(input_shape) * (TOKEN_VALUES if dtype == np.int32 else 1)
-    return max(FEWEST, min(MAX, CHUNK_VALUES // values))
+    return max(MIN_CHUNK_EXAMPLES, min(MAX_CHUNK_EXAMPLES, CHUNK_VALUES // values))
 
 
-def scaled(images: tf.Tensor, scale: float) -> tf.Tensor:
-    """Return images as float32 times `scale`, inside a graph; tokens as they are."""
+def scaled_images(images: tf.Tensor, scale: float) -> tf.Tensor:
+    """Return images as float32 times `scale`, inside a graph. Tokens stay unchanged."""
     if images.dtype == tf.int32:
         return images
     return tf.cast(images, tf.float32) * tf.constant(scale, tf.float32)
@@ -41,8 +41,11 @@ def penalties(model: keras.Model) -> list[tf.Tensor]:
     return [scoring.full_precision(tf.convert_to_tensor(loss)) for loss in model.losses]
 
 
-def dense(gradients: list[Any]) -> list[tf.Tensor | None]:
-    """Return gradients as tensors. Keras's Adam squares the parts of a row with two lookups."""
+def dense_gradients(gradients: list[Any]) -> list[tf.Tensor | None]:
+    """Return gradients as tensors without `IndexedSlices`.
+
+    Keras's Adam would square each part of a row that is looked up twice.
+    """
     return [
         tf.convert_to_tensor(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient
         for gradient in gradients
@@ -50,25 +53,25 @@ def dense(gradients: list[Any]) -> list[tf.Tensor | None]:
 
 
 def switch_off_dropout(model: keras.Model) -> None:
-    """Set the rate of all layers of dropout and noise to 0, for training mode without them."""
+    """Set the rate of all layers of dropout and noise to 0, so that training mode omits them."""
     for layer in private_interfaces.all_layers(model):
-        for strength in ("rate", "stddev"):
-            if isinstance(getattr(layer, strength, None), float):
-                setattr(layer, strength, 0.0)
+        for attribute in ("rate", "stddev"):
+            if isinstance(getattr(layer, attribute, None), float):
+                setattr(layer, attribute, 0.0)
 
 
-def _graph(compute: Callable[..., Any], *signature: tf.TensorSpec, **options: Any) -> Any:
+def _make_graph(compute: Callable[..., Any], *signature: tf.TensorSpec, **options: Any) -> Any:
     return tf.function(compute, autograph=False, input_signature=signature, **options)
 
 
 def _gradients(
     tape: tf.GradientTape, target: tf.Tensor, values: list[tf.Tensor]
 ) -> list[tf.Tensor]:
-    none = tf.UnconnectedGradients.ZERO
-    return dense(tape.gradient(target, values, unconnected_gradients=none))
+    zero = tf.UnconnectedGradients.ZERO
+    return dense_gradients(tape.gradient(target, values, unconnected_gradients=zero))
 
 
-def _joined(tensors: list[tf.Tensor]) -> tf.Tensor:
+def _flatten(tensors: list[tf.Tensor]) -> tf.Tensor:
     return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], 0)
 
 
@@ -103,52 +106,52 @@ class Objective:
         self.sizes = [math.prod(shape) for shape in self.shapes]
         self.size = sum(self.sizes)
         self._scale, self._batch_statistics = examples.scale, batch_statistics
-        self.scoring = scoring.for_task(examples.learned)
+        self.scoring = scoring.for_task(examples.task_info)
         if batch_statistics:
             switch_off_dropout(model)
         shape = examples.images.shape[1:]
         self._chunk = chunk or chunk_size(shape, examples.images.dtype)
-        self._place(examples)
-        # One trace for all chunks, the last and smaller one too.
+        self._set_examples(examples)
+        # The number of examples is left open: all chunks, also the smaller last one, share a trace.
         chunks = [
             tf.TensorSpec([None, *shape], examples.images.dtype),
-            tf.TensorSpec([None, *np.shape(examples.labels)[1:]], self.scoring.labels),
+            tf.TensorSpec([None, *np.shape(examples.labels)[1:]], self.scoring.label_type),
         ]
         vector = tf.TensorSpec([self.size], tf.float64)
         options = {"experimental_attributes": {"_noinline": True}} if noinline else {}
-        self._sums = _graph(self._sums_in_graph, *chunks, **options)
-        self._examples = _graph(self._parts, *chunks)
-        self._sum_and_gradient = _graph(self._sum_and_gradient_in_graph, *chunks)
-        self._hessian_times = _graph(self._hessian_times_in_graph, *chunks, vector)
+        self._sums = _make_graph(self._sums_in_graph, *chunks, **options)
+        self._examples = _make_graph(self._loss_parts, *chunks)
+        self._sum_and_gradient = _make_graph(self._sum_and_gradient_in_graph, *chunks)
+        self._hessian_times = _make_graph(self._hessian_times_in_graph, *chunks, vector)
 
-    def _place(self, examples: Examples) -> None:
+    def _set_examples(self, examples: Examples) -> None:
         images, labels = examples.images, examples.labels
         self.examples, self.labels = len(images), labels
-        self._chunks = placed.Chunks(images, labels, self.scoring.labels, self._chunk)
+        self._chunks = graph_examples.Chunks(images, labels, self.scoring.label_type, self._chunk)
 
-    def over(self, examples: Examples) -> Objective:
+    def with_examples(self, examples: Examples) -> Objective:
         other = copy.copy(self)
-        other._place(examples)  # noqa: SLF001
+        other._set_examples(examples)  # noqa: SLF001
         return other
 
-    # Operations of graphs, on one chunk or on a vector of all weights.
+    # The following methods are operations inside graphs, on one chunk or a vector of all weights.
 
-    def _parts(self, images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def _loss_parts(self, images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Return the losses of a chunk, its share of the penalties, and its scores."""
-        outputs = self.model(scaled(images, self._scale), training=self._batch_statistics)
-        losses, scores = self.scoring.examples(labels, outputs)
-        # Penalties are the weights' own or means over the chunk. Times the size of the chunk, they
-        # become weighted means over the chunks in the end.
+        outputs = self.model(scaled_images(images, self._scale), training=self._batch_statistics)
+        losses, scores = self.scoring.score_examples(labels, outputs)
+        # A penalty depends on the weights alone, or is a mean over the chunk. Multiplied by the
+        # chunk's size, the sum over the chunks gives their weighted mean.
         count = tf.cast(tf.shape(labels)[0], losses.dtype)
-        added = penalties(self.model)
-        return losses, count * tf.add_n(added) if added else tf.zeros(()), scores
+        terms = penalties(self.model)
+        return losses, count * tf.add_n(terms) if terms else tf.zeros(()), scores
 
     def _sum(self, losses: tf.Tensor, penalties: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum(tf.cast(losses, tf.float64)) + tf.cast(penalties, tf.float64)
 
     def _sums_in_graph(self, images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        *parts, scores = self._parts(images, labels)
-        return self._sum(*parts), self.scoring.total(scores)
+        *parts, scores = self._loss_parts(images, labels)
+        return self._sum(*parts), self.scoring.sum_scores(scores)
 
     def _sum_and_gradient_in_graph(
         self, images: tf.Tensor, labels: tf.Tensor
@@ -156,58 +159,58 @@ class Objective:
         values = [variable.value for variable in self.variables]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(values)
-            losses, penalties, _ = self._parts(images, labels)
+            losses, penalties, _ = self._loss_parts(images, labels)
             summed = tf.reduce_sum(losses) + penalties
-        return self._sum(losses, penalties), _joined(_gradients(tape, summed, values))
+        return self._sum(losses, penalties), _flatten(_gradients(tape, summed, values))
 
     def _hessian_times_in_graph(
         self, images: tf.Tensor, labels: tf.Tensor, direction: tf.Tensor
     ) -> tf.Tensor:
-        # The gradient of the slope along the direction.
+        # H v is the gradient of the slope along the direction v.
         values = [variable.value for variable in self.variables]
         with tf.GradientTape(watch_accessed_variables=False) as outer:
             outer.watch(values)
             with tf.GradientTape(watch_accessed_variables=False) as inner:
                 inner.watch(values)
-                losses, penalties, _ = self._parts(images, labels)
+                losses, penalties, _ = self._loss_parts(images, labels)
                 summed = tf.reduce_sum(losses) + penalties
-            pairs = zip(_gradients(inner, summed, values), self._split(direction), strict=True)
+            pairs = zip(_gradients(inner, summed, values), self._unflatten(direction), strict=True)
             slope = tf.add_n([tf.reduce_sum(gradient * part) for gradient, part in pairs])
-        return _joined(_gradients(outer, slope, values))
+        return _flatten(_gradients(outer, slope, values))
 
-    def _split(self, flat: tf.Tensor) -> list[tf.Tensor]:
+    def _unflatten(self, flat: tf.Tensor) -> list[tf.Tensor]:
         parts = tf.split(tf.cast(flat, tf.float32), self.sizes)
         return [tf.reshape(part, shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
-    # Functions for the outside.
+    # The following methods are called from outside of graphs.
 
     def weights(self) -> np.ndarray:
         parts = [variable.numpy().reshape(-1) for variable in self.variables]
         return np.concatenate(parts).astype(np.float64)
 
     def set_weights(self, flat: np.ndarray) -> None:
-        for variable, part in zip(self.variables, self._split(flat), strict=True):
+        for variable, part in zip(self.variables, self._unflatten(flat), strict=True):
             variable.assign(part)
 
-    def evaluate(self) -> Evaluated:
+    def evaluate(self) -> Evaluation:
         sums = [self._sums(images, labels) for images, labels in self._chunks]
         losses, scores = ([part.numpy() for part in parts] for parts in zip(*sums, strict=True))
-        return self.evaluated(losses, scores)
+        return self.combine(losses, scores)
 
     def example_losses(self) -> tuple[np.ndarray, np.ndarray]:
         parts = [self._examples(images, labels) for images, labels in self._chunks]
         losses, _, scores = zip(*parts, strict=True)
         return np.concatenate(losses), np.concatenate(scores)
 
-    def evaluated(self, losses: Iterable[np.ndarray], scores: Iterable[np.ndarray]) -> Evaluated:
+    def combine(self, losses: Iterable[np.ndarray], scores: Iterable[np.ndarray]) -> Evaluation:
         loss = sum(map(float, losses)) / self.examples
         return loss, self.scoring.metrics(sum(scores), self.labels)
 
-    def totals(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return summed loss, float64, and scores of each chunk, for other graphs."""
+    def chunk_totals(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the summed loss, float64, and the scores of each chunk, inside another graph."""
         sums: list[tuple[tf.Tensor, tf.Tensor]] = []
         for images, labels in self._chunks:
-            # One after the other: only one chunk's activations are in memory.
+            # The chunks run in sequence, so that the activations of one chunk are in memory.
             with tf.control_dependencies([loss for loss, _ in sums[-1:]]):
                 sums.append(self._sums(images, labels))
         losses, scores = zip(*sums, strict=True)
@@ -218,7 +221,7 @@ class Objective:
         return self.evaluate()[0]
 
     def loss_and_gradient(self, flat: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return mean loss and its gradient, both float64, at weights, which stay set."""
+        """Set the weights; return the mean loss and its gradient at them, both float64."""
         self.set_weights(flat)
         loss, gradient = 0.0, np.zeros(self.size)
         for images, labels in self._chunks:
@@ -247,26 +250,26 @@ class Objective:
         return product / self.examples
 
 
-def together(objectives: Sequence[Objective]) -> Callable[[], list[Evaluated]]:
-    """Return a function that evaluates mean loss and metrics over several sets of examples.
+def joint_evaluation(objectives: Sequence[Objective]) -> Callable[[], list[Evaluation]]:
+    """Return a function that evaluates several objectives by one call into a graph.
 
-    It is one call into a graph: for a small network, a call costs about the time of a hundred
-    examples. The objectives are one function over several sets (`Objective.over`). If it is
-    `noinline`, the numbers equal those of `evaluate`, bit for bit.
+    For a small network, a call costs about the time of a hundred examples. The objectives must
+    share one model (`Objective.with_examples`). If they are `noinline`, the results equal the
+    results of `evaluate`, bit for bit.
     """
 
     def compute() -> list[tuple[tf.Tensor, tf.Tensor]]:
         sums: list[tuple[tf.Tensor, tf.Tensor]] = []
         for objective in objectives:
             with tf.control_dependencies([losses for losses, _ in sums[-1:]]):
-                sums.append(objective.totals())
+                sums.append(objective.chunk_totals())
         return sums
 
-    graph = _graph(compute).get_concrete_function()  # a call need not look for its trace
+    graph = _make_graph(compute).get_concrete_function()  # Calls then need not search a trace.
 
-    def evaluate() -> list[Evaluated]:
+    def evaluate() -> list[Evaluation]:
         return [
-            objective.evaluated(*(part.numpy() for part in sums))
+            objective.combine(*(part.numpy() for part in sums))
             for objective, sums in zip(objectives, graph(), strict=True)
         ]
 

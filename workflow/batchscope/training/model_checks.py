@@ -1,4 +1,4 @@
-"""Check a user's model before the first job: build it and train one step."""
+"""Check a user's model before the first job: build it, train one step, and return notes."""
 
 from pathlib import Path
 

@@ -1,9 +1,9 @@
 """Built-in networks: functions (input_shape, classes, activation) -> keras.Model.
 
-`classes` is the number of units of the last layer, and `activation` theirs: softmax for classes,
-sigmoid for several labels, `linear` for numbers. Every layer has a name, so that the paths of
-variables do not depend on other models of the process. A docstring names the source of a network,
-and the choices that its document leaves open. Other layers are Keras's defaults.
+A new network is a function with its name in `_NETWORKS`. The last layer has `classes` units with
+the activation: softmax for classes, sigmoid for several labels, linear for numbers. Every layer has
+a name, so that the paths of variables do not depend on other models of the process. The docstring
+states the source and our choices where the source leaves them open. The rest is Keras's default.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ ACTIVATIONS = {
 
 
 def _chain(name: str, input_shape: Shape, *parts: layers.Layer) -> keras.Model:
-    # Functional: a Sequential puts its name before the names of its variables.
+    # The model is functional, because a Sequential puts its name before the names of variables.
     inputs = outputs = keras.Input(input_shape, name="images")
     for part in parts:
         outputs = part(outputs)
@@ -33,14 +33,14 @@ def _chain(name: str, input_shape: Shape, *parts: layers.Layer) -> keras.Model:
 def _output(
     classes: int, activation: str, one_sigmoid: bool = False, **options: str
 ) -> layers.Layer:
-    """Return the last layer, with one sigmoid unit instead of a softmax of two if asked."""
+    """Return the last layer. `one_sigmoid` replaces a softmax of two units by one sigmoid unit."""
     if one_sigmoid and classes == 2 and activation == SOFTMAX:
         classes, activation = 1, "sigmoid"
     return layers.Dense(classes, activation=activation, name="output", **options)
 
 
 def small_cnn(input_shape: Shape, classes: int, activation: str = SOFTMAX) -> keras.Model:
-    """6,058 parameters at 8x8x1 with 10 classes; strides instead of pooling are fast on a CPU."""
+    """6,058 parameters at 8x8x1 with 10 classes. Strides replace pooling, which is slow on CPUs."""
     return _chain(
         "small_cnn",
         input_shape,
@@ -78,7 +78,7 @@ def campbell_cnn(input_shape: Shape, classes: int, activation: str = SOFTMAX) ->
 
 
 def chang_vgg(input_shape: Shape, classes: int, activation: str = SOFTMAX) -> keras.Model:
-    """353,161 parameters at 128x128x3 with two classes; a softmax for more.
+    """353,161 parameters at 128x128x3 with two classes. More classes get a softmax.
 
     Source: D. Chang and A. Pathak, "Effect of Batch Size on Neural Net Training", figure 4.
     """
@@ -98,7 +98,7 @@ def chang_vgg(input_shape: Shape, classes: int, activation: str = SOFTMAX) -> ke
 
 
 def lheureux_cnn(input_shape: Shape, classes: int, activation: str = SOFTMAX) -> keras.Model:
-    """40,961,153 parameters at 200x200x3 with two classes; a softmax for more.
+    """40,961,153 parameters at 200x200x3 with two classes. More classes get a softmax.
 
     Source: A. Lheureux, listing `get_accuracy_for_batch_size` in the article on how to maximise GPU
     utilisation by the batch size.
@@ -146,18 +146,18 @@ def keskar_f1(input_shape: Shape, classes: int, activation: str = SOFTMAX) -> ke
     Source: network F1 of N. S. Keskar et al., "On Large-Batch Training for Deep Learning:
     Generalization Gap and Sharp Minima", arXiv 1609.04836.
     """
-    return _f1("keskar_f1", input_shape, classes, activation, normalised=True)
+    return _keskar_network("keskar_f1", input_shape, classes, activation, normalised=True)
 
 
 def keskar_f1_plain(input_shape: Shape, classes: int, activation: str = SOFTMAX) -> keras.Model:
     """F1 without batch normalisation, not in the paper: 1,457,674 parameters at 28x28x1.
 
-    Its sharpness does not depend on the statistics that normalise.
+    Its sharpness does not depend on batch statistics.
     """
-    return _f1("keskar_f1_plain", input_shape, classes, activation, normalised=False)
+    return _keskar_network("keskar_f1_plain", input_shape, classes, activation, normalised=False)
 
 
-def _f1(
+def _keskar_network(
     name: str, input_shape: Shape, classes: int, activation: str, normalised: bool
 ) -> keras.Model:
     parts: list[layers.Layer] = [layers.Flatten(name="flatten")]
@@ -235,9 +235,8 @@ def tiny_transformer(input_shape: Shape, classes: int, activation: str = SOFTMAX
     return keras.Model(inputs, _output(classes, activation)(x), name="tiny_transformer")
 
 
-# A new network is one function above and its name here.
-_ALL = (
+_NETWORKS = (
     *(small_cnn, campbell_cnn, chang_vgg, lheureux_cnn, benchmark_cnn, keskar_f1, keskar_f1_plain),
     *(tutorial_cnn, mlp, tiny_transformer),
 )
-BUILDERS: dict[str, Callable[..., keras.Model]] = {build.__name__: build for build in _ALL}
+BUILDERS: dict[str, Callable[..., keras.Model]] = {build.__name__: build for build in _NETWORKS}

@@ -1,4 +1,4 @@
-"""The optimizer of a run: its learning rate, update by update, and its other constants."""
+"""Make the Keras optimizer of a run from its factors, with a learning rate for every update."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def effective_learning_rate(factors: dict[str, Any]) -> float:
     return factors["learning_rate"] * k**power
 
 
-def schedule(factors: dict[str, Any], course: Course) -> Schedule | None:
+def make_schedule(factors: dict[str, Any], course: Course) -> Schedule | None:
     """Return the rate of every update of a run; None if it is constant.
 
     Gradual warm-up (Goyal et al. 2017, arXiv 1706.02677, section 2.2): over the W updates of the
@@ -42,33 +42,36 @@ def schedule(factors: dict[str, Any], course: Course) -> Schedule | None:
 
     If the batch size rises, the rate is r times the factor of its phase (`batch_phases`).
     """
-    rate, rise = effective_learning_rate(factors), course.updates(factors["warmup_epochs"])
-    scaled = factors["learning_rate_scaling"] != "none"
-    # Keras calls it a decay; it goes from any rate to any other, and stays at the second.
+    rate = effective_learning_rate(factors)
+    warm_up_updates = course.updates(factors["warmup_epochs"])
+    is_scaled = factors["learning_rate_scaling"] != "none"
+    # Keras's decay also rises: it goes from the initial to the end rate and stays there.
     warm_up = keras.optimizers.schedules.PolynomialDecay(
-        initial_learning_rate=factors["learning_rate"] if scaled else rate / (rise + 1),
-        decay_steps=max(rise, 1),
+        initial_learning_rate=factors["learning_rate"]
+        if is_scaled
+        else rate / (warm_up_updates + 1),
+        decay_steps=max(warm_up_updates, 1),
         end_learning_rate=rate,
         power=1.0,
     )
-    fall = course.updates(factors["epochs"]) - rise
+    decay_updates = course.updates(factors["epochs"]) - warm_up_updates
     if course.varies:
-        updates, factors_of_rate = zip(*course.rates(), strict=True)
-        # Each value holds up to a boundary and with it.
-        ends = [update - rise - 1 for update in updates[1:]]
+        updates, factors_of_rate = zip(*course.rate_changes(), strict=True)
+        # Keras uses a rate up to its boundary, including the boundary itself.
+        ends = [update - warm_up_updates - 1 for update in updates[1:]]
         rates = [rate * factor for factor in factors_of_rate]
         decay = keras.optimizers.schedules.PiecewiseConstantDecay(ends, rates)
     elif factors["schedule"] == "cosine":
-        decay = keras.optimizers.schedules.CosineDecay(rate, fall)
+        decay = keras.optimizers.schedules.CosineDecay(rate, decay_updates)
     elif factors["schedule"] == "linear":
-        decay = keras.optimizers.schedules.PolynomialDecay(rate, fall, 0.0, power=1.0)
+        decay = keras.optimizers.schedules.PolynomialDecay(rate, decay_updates, 0.0, power=1.0)
     else:
-        return warm_up if rise else None
-    return _Then(warm_up, rise, decay) if rise else decay
+        return warm_up if warm_up_updates else None
+    return _ConsecutiveSchedules(warm_up, warm_up_updates, decay) if warm_up_updates else decay
 
 
-class _Then(Schedule):
-    """One schedule up to an update, then another, which counts from it."""
+class _ConsecutiveSchedules(Schedule):
+    """The first schedule before an update, and from then on the second, which counts from it."""
 
     def __init__(self, first: Schedule, update: int, second: Schedule) -> None:
         super().__init__()
@@ -82,30 +85,33 @@ class _Then(Schedule):
 def make_optimizer(
     factors: dict[str, Any], schedule: Schedule | None = None
 ) -> keras.optimizers.Optimizer:
-    """Return the Keras optimizer of a run; without a schedule, its rate is the effective one."""
+    """Return the Keras optimizer of a run. Without a schedule, its rate is constant."""
     options = {name: factors[name] for name in ("momentum", "nesterov") if factors[name]}
     options["learning_rate"] = schedule or effective_learning_rate(factors)
-    optimizer = _fused(_OPTIMIZERS[factors["optimizer"]])(**options, **_constants(factors))
+    kind = _fused_class(_OPTIMIZERS[factors["optimizer"]])
+    optimizer = kind(**options, **_changed_constants(factors))
     scaled = factors["precision"] == "mixed_float16"
     return keras.optimizers.LossScaleOptimizer(optimizer) if scaled else optimizer
 
 
-def _constants(factors: dict[str, Any]) -> dict[str, float]:
-    """Return the constants that differ from Keras's defaults."""
-    names = {*optimizer_constants.SCALED.get(factors["beta_scaling"], ())}
-    names |= {name for name in optimizer_constants.NAMES if factors[name] != DEFAULT}
-    effective = optimizer_constants.effective(factors)
-    constants = {name: effective[name] for name in optimizer_constants.NAMES if name in names}
+def _changed_constants(factors: dict[str, Any]) -> dict[str, float]:
+    """Return the optimizer's constants that differ from Keras's defaults."""
+    names = {*optimizer_constants.SCALED_CONSTANTS.get(factors["beta_scaling"], ())}
+    names |= {name for name in optimizer_constants.CONSTANT_NAMES if factors[name] != DEFAULT}
+    effective = optimizer_constants.scaled_constants(factors)
+    constants = {
+        name: effective[name] for name in optimizer_constants.CONSTANT_NAMES if name in names
+    }
     if constants.get("weight_decay") == 0 and factors["optimizer"] != "adamw":
-        del constants["weight_decay"]  # a decay of nothing would be computed at every step
+        del constants["weight_decay"]  # Keras would compute a decay of zero at every step.
     return constants
 
 
-def _fused(kind: type[keras.optimizers.Optimizer]) -> type[keras.optimizers.Optimizer]:
-    """Return the class of an optimizer; Adam and AdamW with one operation per weight.
+def _fused_class(kind: type[keras.optimizers.Optimizer]) -> type[keras.optimizers.Optimizer]:
+    """Return a class of optimizers. Adam and AdamW get an update with one operation per weight.
 
-    Keras has twelve, which take a fifth longer for small networks. TensorFlow's operation rounds
-    1 - beta_2 in another way: a step differs from Keras's by up to 3e-5 of itself.
+    Keras uses twelve operations, which take a fifth longer for small networks. TensorFlow's single
+    operation rounds 1 - beta_2 in another way: a step differs by up to 3e-5 of its length.
     """
     if not issubclass(kind, keras.optimizers.Adam):
         return kind
@@ -115,7 +121,7 @@ def _fused(kind: type[keras.optimizers.Optimizer]) -> type[keras.optimizers.Opti
             if tf.distribute.has_strategy():
                 super().update_step(gradient, variable, rate)
                 return
-            mean, square = private_interfaces.moments(self, variable)
+            mean, square = private_interfaces.adam_moments(self, variable)
             count = tf.cast(self.iterations + 1, variable.dtype)
             tf.raw_ops.ResourceApplyAdam(
                 var=variable.handle,
@@ -130,16 +136,16 @@ def _fused(kind: type[keras.optimizers.Optimizer]) -> type[keras.optimizers.Opti
                 grad=gradient,
             )
 
-    Fused.__name__ = kind.__name__  # Keras names an optimizer after its class
+    Fused.__name__ = kind.__name__  # Keras names an optimizer after its class.
     return Fused
 
 
 def scaled_loss(optimizer: keras.optimizers.Optimizer, loss: Any) -> Any:
-    """Return the loss whose gradient the optimizer expects: the scaled one for float16.
+    """Return the loss that the optimizer differentiates. With float16, it is a scaled loss.
 
-    Gradients of float16 below 6e-8 are zero. The loss is multiplied by a power of two, which is
-    halved if a gradient overflows, without an update, and doubled after 2,000 updates without
-    overflow (Micikevicius et al. 2018, arXiv 1710.03740, section 3.2).
+    Gradients of float16 below 6e-8 are zero, so the loss is multiplied by a power of two. If a
+    gradient overflows, the update is skipped and the power halved. It is doubled after 2,000
+    updates without overflow (Micikevicius et al. 2018, arXiv 1710.03740, section 3.2).
     """
     scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
     return optimizer.scale_loss(loss) if scales else loss

@@ -1,4 +1,4 @@
-"""Short trainings of one network before a study is written. Their results are not stored."""
+"""Short trainings of one network, for `init` to choose rates and batch sizes. None is stored."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -13,14 +13,14 @@ from batchscope.study import run_factors, tasks
 from batchscope.training import losses, optimizers, step_times
 from batchscope.training.step_loop import Batches, StepLoop, Totals, epoch_order, steps_per_epoch
 
-_MAX_EVALUATED = 1024  # validation examples of an evaluation
-_COPIES = 4  # of the outputs of layers in an update: outputs, gradients, temporary arrays
-_FOLDS = 5
-_GRADIENTS = 128  # of single examples
+_MAX_EVALUATED = 1024  # largest number of validation examples in an evaluation
+_OUTPUT_COPIES = 4  # An update holds outputs of layers, their gradients and temporary arrays.
+_FOLD_COUNT = 5
+_GRADIENT_EXAMPLES = 128  # examples with a gradient each
 
 
 class Probe:
-    """A network that is trained many times from the same initial weights, by one graph.
+    """A network that one graph trains many times from the same initial weights.
 
     Attributes:
         examples: Number of training examples.
@@ -38,7 +38,8 @@ class Probe:
         self._size = tf.Variable(1, dtype=tf.int32)
         self._optimizer = optimizers.make_optimizer(factors)
         self._loop = StepLoop(self.model, self._optimizer, self.train, Batches(self._size))
-        self.validation = losses.Objective(self.model, _subset(data.examples("validation")))
+        validation = _evaluated_subset(data.examples("validation"))
+        self.validation = losses.Objective(self.model, validation)
         variables = (*self.model.variables, *self._optimizer.variables)
         self._initial = [(variable, variable.numpy()) for variable in variables]
 
@@ -53,35 +54,35 @@ class Probe:
         return step_times.loop_seconds(self._loop, epoch_order(0, 0, self.examples))
 
     def training(
-        self, rate: float, size: int, stops: Sequence[int], kept: np.ndarray | None = None
+        self, rate: float, size: int, stops: Sequence[int], train_indices: np.ndarray | None = None
     ) -> Iterator[tuple[int, float]]:
         """Train from the initial weights; yield examples used and validation loss at each stop.
 
-        A training ends with an infinite loss when its loss is no longer finite.
+        A training that diverges ends with an infinite loss.
 
         Args:
-            stops: Numbers of updates, in rising order; 0 is before the first.
-            kept: Indices of the examples to train on; all if left out.
+            stops: Numbers of updates in rising order. The stop 0 is before the first update.
+            train_indices: Indices of the examples to train on; all if left out.
         """
         self._restart(rate, size)
-        steps, done = steps_per_epoch(self.examples, size), 0
+        steps, updates = steps_per_epoch(self.examples, size), 0
         for stop in stops:
-            while done < stop:
-                epoch, start = divmod(done, steps)
+            while updates < stop:
+                epoch, start = divmod(updates, steps)
                 end = min(steps, stop - epoch * steps)
-                order = _order(epoch, self.examples, kept)
+                order = _epoch_order(epoch, self.examples, train_indices)
                 _, totals, *_ = self._loop.run(order, start, end, Totals())
-                done += end - start
+                updates += end - start
                 if not math.isfinite(totals.loss):
-                    yield done * size, math.inf
+                    yield updates * size, math.inf
                     return
             loss = float(self.validation.example_losses()[0].mean())
-            yield done * size, loss if math.isfinite(loss) else math.inf
+            yield updates * size, loss if math.isfinite(loss) else math.inf
 
     def gains(self, objective: losses.Objective) -> list[np.ndarray]:
-        """Return the gain of each example over the best constant output, an array per criterion.
+        """Return how far each example is better than the best constant output.
 
-        Criteria are the loss and, for classification, the hits.
+        The first array compares the losses; for classification, a second one compares the hits.
         """
         loss, scores = objective.example_losses()
         constant_loss, constant_hits = constant_losses(objective.labels, self._task)
@@ -90,38 +91,39 @@ class Probe:
             gains.append(scores.reshape(len(loss), -1).mean(axis=1) - constant_hits)
         return gains
 
-    def learns(self, rate: float, size: int, stops: Sequence[int]) -> bool:
+    def is_better_than_constant(self, rate: float, size: int, stops: Sequence[int]) -> bool:
         """Return whether a training is clearly better than the best constant output at a stop.
 
-        Its mean gain exceeds three standard errors on validation data, or two on all training data
-        by five-fold cross-validation.
+        The mean gain must exceed three standard errors on the validation data, or two on all
+        training data by five-fold cross-validation.
         """
         training = self.training(rate, size, stops)
-        if any(_errors(gain) > 3 for _ in training for gain in self.gains(self.validation)):
+        gains = (gain for _ in training for gain in self.gains(self.validation))
+        if any(_standard_errors(gain) > 3 for gain in gains):
             return True
-        return any(_errors(gain) > 2 for gain in self._held_out(rate, size, stops))
+        return any(_standard_errors(gain) > 2 for gain in self._held_out_gains(rate, size, stops))
 
-    def _held_out(self, rate: float, size: int, stops: Sequence[int]) -> list[np.ndarray]:
-        """Return the gains on all training examples, one array per stop and criterion."""
+    def _held_out_gains(self, rate: float, size: int, stops: Sequence[int]) -> list[np.ndarray]:
+        """Return the cross-validated gains on all training examples, as `gains` for each stop."""
         indices = np.random.default_rng(0).permutation(self.examples)
         folds = []
-        for fold in np.array_split(indices, _FOLDS):
-            objective = self.validation.over(self.train.rows(np.sort(fold)))
+        for fold in np.array_split(indices, _FOLD_COUNT):
+            objective = self.validation.with_examples(self.train.rows(np.sort(fold)))
             training = self.training(rate, size, stops, np.setdiff1d(indices, fold))
             folds.append([gain for _ in training for gain in self.gains(objective)])
         return [np.concatenate(gains) for gains in zip(*folds, strict=False)]
 
     def single_examples(self) -> losses.Objective:
-        """Return an objective over 128 training examples, each of them a chunk of its own."""
-        chosen = np.random.default_rng(0).permutation(self.examples)[:_GRADIENTS]
+        """Return an objective over 128 training examples with one example per chunk."""
+        chosen = np.random.default_rng(0).permutation(self.examples)[:_GRADIENT_EXAMPLES]
         return losses.Objective(self.model, self.train.rows(chosen), chunk=1)
 
 
 def constant_losses(labels: np.ndarray, task: str) -> tuple[np.ndarray, np.ndarray]:
     """Return loss and hits of every example for the best constant prediction on these labels.
 
-    The mean loss is the entropy of the class frequencies, or the variance of the targets. Hits are
-    shares of the predicted labels, and zero for targets.
+    The mean loss is the entropy of the class frequencies, or the variance of the targets. The hits
+    of an example are its share of correct labels. They are zero for a regression.
     """
     if task == tasks.REGRESSION:
         losses = (labels - labels.mean(axis=0)) ** 2
@@ -136,19 +138,19 @@ def constant_losses(labels: np.ndarray, task: str) -> tuple[np.ndarray, np.ndarr
     return tuple(parts)
 
 
-def _errors(gains: np.ndarray) -> float:
-    """Return a mean in standard errors; 0 if they are zero."""
+def _standard_errors(gains: np.ndarray) -> float:
+    """Return the mean gain divided by its standard error; 0 if the gains do not vary."""
     error = gains.std(ddof=1) / math.sqrt(len(gains))
     return float(gains.mean() / error) if error > 0 else 0.0
 
 
-def _order(epoch: int, examples: int, kept: np.ndarray | None) -> np.ndarray:
-    if kept is None:
+def _epoch_order(epoch: int, examples: int, indices: np.ndarray | None) -> np.ndarray:
+    if indices is None:
         return epoch_order(0, epoch, examples)
-    return np.resize(kept[epoch_order(0, epoch, len(kept))], examples).astype(np.int32)
+    return np.resize(indices[epoch_order(0, epoch, len(indices))], examples).astype(np.int32)
 
 
-def _subset(examples: Examples) -> Examples:
+def _evaluated_subset(examples: Examples) -> Examples:
     count = len(examples.labels)
     if count <= _MAX_EVALUATED:
         return examples
@@ -158,11 +160,11 @@ def _subset(examples: Examples) -> Examples:
 
 def bytes_per_example(model: keras.Model) -> int:
     shapes = (tuple(tensor.shape)[1:] for layer in model.layers for tensor in _outputs(layer))
-    return 4 * _COPIES * sum(math.prod(size or 1 for size in shape) for shape in shapes)
+    return 4 * _OUTPUT_COPIES * sum(math.prod(size or 1 for size in shape) for shape in shapes)
 
 
 def _outputs(layer: Any) -> list[Any]:
     try:
         return keras.tree.flatten(layer.output)
-    except AttributeError:  # a layer that was never called by itself
+    except AttributeError:  # The layer was never called by itself.
         return []

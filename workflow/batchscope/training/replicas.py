@@ -1,15 +1,15 @@
-"""Data parallelism: every batch divided among GPUs or logical CPU devices, with mirrored weights.
+"""Train on several replicas: divide every batch among GPUs or logical CPU devices.
 
-A batch of B examples becomes k shards. Their sizes differ by at most one. Each replica takes the
-gradient of the sum of its examples' losses over B; the optimizer applies the sum over the replicas,
-which is the gradient of the batch's mean loss. Losses that the model adds are weighted by the
-shards' shares of the batch.
+The weights are mirrored on k replicas. A batch of B examples becomes k shards. Their sizes differ
+by at most one. Each replica computes the gradient of the sum of its examples' losses divided by B.
+The optimizer applies the sum over the replicas, the gradient of the batch's mean loss. Losses that
+the model adds are weighted by the shards' shares of the batch.
 
 The differences from one device:
 
 - Batch normalisation uses the statistics of each replica's shard, unless the layer is
   `synchronized`. Its moving statistics move by the weighted mean of the replicas' moves.
-- Dropout and noise draw on each replica for its shard, with different seeds. Replica 0 has the seed
+- Each replica draws dropout and noise for its shard with a seed of its own. Replica 0 has the seed
   of a training on one device.
 """
 
@@ -27,13 +27,14 @@ from batchscope.training import losses
 from batchscope.training.scoring import Scoring
 from batchscope.training.step_loop import Examples, StepLoop, Update, distance
 
-# Between the seeds of two replicas; a prime, far from the steps between the seeds of layers.
+# Difference between the seeds of two replicas. It is a prime, far from the differences between the
+# seeds of layers.
 _SEED_STRIDE = 15_485_863
 
 
 @functools.cache
 def _strategy(device: str, replicas: int) -> tf.distribute.MirroredStrategy:
-    # Cached, because variables belong to one strategy.
+    # The strategy is cached, because variables belong to one strategy.
     devices = tf.config.list_logical_devices(device.upper())
     if len(devices) < replicas:
         raise UserError(
@@ -41,30 +42,30 @@ def _strategy(device: str, replicas: int) -> tf.distribute.MirroredStrategy:
             f"TensorFlow (received {replicas})."
         )
     names = [device.name for device in devices[:replicas]]
-    # One device sums in the order of the replicas: the same bits every time, and no collective
-    # operation that waits for threads which a training on the CPU does not have.
+    # On CPUs, one device sums in the order of the replicas, so that the bits repeat. A collective
+    # operation would wait for threads that a training on the CPU does not have.
     on_cpu = tf.distribute.ReductionToOneDevice()
     return tf.distribute.MirroredStrategy(names, on_cpu if device == "cpu" else None)
 
 
 @contextlib.contextmanager
 def scope(factors: dict[str, Any]) -> Iterator[None]:
-    """Mirror the variables of model and optimizer that are made inside; do nothing for one replica.
+    """Mirror the variables that are made inside the block; do nothing for one replica.
 
-    Use `models.build(..., scope=...)` for a model, because Keras leaves every scope when it forgets
-    the names that it has given.
+    Pass the scope to `models.build` for a model, because Keras leaves every scope when it resets
+    its names.
     """
     with contextlib.ExitStack() as scopes:
         if factors["replicas"] > 1:
             scopes.enter_context(_strategy(factors["device"], factors["replicas"]).scope())
-            scopes.enter_context(tf.variable_creator_scope(_assignable))
+            scopes.enter_context(tf.variable_creator_scope(_create_assignable))
         yield
 
 
-def _assignable(create: Callable, **options: Any) -> tf.Variable:
-    """Let a replica assign to a variable: all replicas assign the same value.
+def _create_assignable(create: Callable, **options: Any) -> tf.Variable:
+    """Create a variable that a replica may assign to: all replicas assign the same value.
 
-    MirroredStrategy refuses to set variables of Keras's Nadam, and those with constraints.
+    MirroredStrategy otherwise refuses the variables of Keras's Nadam and those with constraints.
     """
     if options.get("aggregation") in (None, tf.VariableAggregation.NONE):
         options["aggregation"] = tf.VariableAggregation.ONLY_FIRST_REPLICA
@@ -73,12 +74,12 @@ def _assignable(create: Callable, **options: Any) -> tf.Variable:
 
 def make_loop(factors: dict[str, Any], *arguments: Any) -> StepLoop:
     loop = ReplicaLoop if factors["replicas"] > 1 else StepLoop
-    with scope(factors):  # creates the optimizer's own variables
+    with scope(factors):  # The loop builds the optimizer, which creates variables.
         return loop(*arguments)
 
 
 class ReplicaLoop(StepLoop):
-    """Updates of an epoch, every batch divided among the replicas; to be made inside `scope`."""
+    """A `StepLoop` that divides every batch among the replicas. Create it inside `scope`."""
 
     def _make_update(
         self, model: keras.Model, optimizer: keras.optimizers.Optimizer, examples: Examples
@@ -86,38 +87,39 @@ class ReplicaLoop(StepLoop):
         strategy = tf.distribute.get_strategy()
         replicas = strategy.num_replicas_in_sync
         variables = model.trainable_variables
-        arrays = (examples.images, np.asarray(examples.labels, self.scoring.labels.as_numpy_dtype))
-        data = [_on_every_replica(strategy, array) for array in arrays]
-        scale = examples.scale  # the graph outlives the arrays: it keeps copies
+        labels = np.asarray(examples.labels, self.scoring.label_type.as_numpy_dtype)
+        data = [_on_every_replica(strategy, array) for array in (examples.images, labels)]
+        scale = examples.scale
 
-        def replica(batch: tf.Tensor, images: tf.Tensor, labels: tf.Tensor) -> tuple:
-            number = tf.distribute.get_replica_context().replica_id_in_sync_group
-            least, extra = tf.size(batch) // replicas, tf.size(batch) % replicas
-            size = least + tf.cast(number < extra, tf.int32)  # the first shards are the larger
-            start = number * least + tf.minimum(number, extra)
-            # An empty shard computes on the batch's last example, and counts for nothing.
+        def update_on_replica(batch: tf.Tensor, images: tf.Tensor, labels: tf.Tensor) -> tuple:
+            index = tf.distribute.get_replica_context().replica_id_in_sync_group
+            min_size, remainder = tf.size(batch) // replicas, tf.size(batch) % replicas
+            # The first shards are larger by one.
+            size = min_size + tf.cast(index < remainder, tf.int32)
+            start = index * min_size + tf.minimum(index, remainder)
+            # An empty shard computes on the batch's last example with the weight zero.
             start = tf.minimum(start, tf.size(batch) - 1)
             rows = batch[start : start + tf.maximum(size, 1)]
-            scaled = losses.scaled(tf.gather(images, rows), scale)
+            scaled = losses.scaled_images(tf.gather(images, rows), scale)
             labels = tf.gather(labels, rows)
             old = [tf.convert_to_tensor(variable.value) for variable in variables]
-            part = scaled, labels, size, tf.size(batch), number
-            loss, scores, gradients, state = _compute(model, self.scoring, *part)
-            optimizer.apply(gradients, variables)  # of their sum over the replicas
+            shard = scaled, labels, size, tf.size(batch), index
+            loss, scores, gradients, state = _compute_shard(model, self.scoring, *shard)
+            optimizer.apply(gradients, variables)  # It first sums them over the replicas.
             norms = [distance(old, variables)] if self.update_norms else []
             return loss, scores, state, norms
 
         add = functools.partial(strategy.reduce, tf.distribute.ReduceOp.SUM, axis=None)
 
         def update(batch: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            loss, scores, state, norms = strategy.run(replica, (batch, *data))
+            loss, scores, state, norms = strategy.run(update_on_replica, (batch, *data))
             for variable, value in zip(model.non_trainable_variables, state, strict=True):
                 if value is not None and tf.as_dtype(variable.dtype).is_floating:
                     variable.value.assign_add(add(value))
                 elif value is not None:
-                    variable.value.assign(_first(strategy, value))
+                    variable.value.assign(_value_on_first_replica(strategy, value))
             total = add(loss) * tf.cast(tf.size(batch), tf.float64)
-            return total, add(scores), *(_first(strategy, norm) for norm in norms)
+            return total, add(scores), *(_value_on_first_replica(strategy, norm) for norm in norms)
 
         return update
 
@@ -136,11 +138,13 @@ def _on_every_replica(
     return strategy.experimental_distribute_values_from_function(place)
 
 
-def _first(strategy: tf.distribute.Strategy, value: tf.distribute.DistributedValues) -> tf.Tensor:
+def _value_on_first_replica(
+    strategy: tf.distribute.Strategy, value: tf.distribute.DistributedValues
+) -> tf.Tensor:
     return strategy.experimental_local_results(value)[0]
 
 
-def _compute(
+def _compute_shard(
     model: keras.Model,
     scored: Scoring,
     images: tf.Tensor,
@@ -149,41 +153,42 @@ def _compute(
     batch: tf.Tensor,
     replica: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor | None], list[tf.Tensor | None]]:
-    """Run the model forward and back on a replica's shard of `size` examples; set no variable.
+    """Compute loss and gradients of a replica's shard of `size` examples. Set no variable.
 
     Returns:
         The shard's part of the batch's mean loss with penalties, float64; the sums of its scores;
-        the gradients of that part, None for an independent variable; and for each other variable
-        the result of `_state_move`.
+        the gradients of that part, None for an independent variable; and the result of
+        `_state_move` for each variable that is not trained.
     """
     share = tf.cast(size, tf.float32) / tf.cast(batch, tf.float32)
     present = tf.cast(size > 0, tf.float32)
     weights = [tf.convert_to_tensor(variable.value) for variable in model.trainable_variables]
     other_variables = model.non_trainable_variables
     old = [tf.convert_to_tensor(variable.value) for variable in other_variables]
-    seeded = [_own_seed(*pair, replica) for pair in zip(other_variables, old, strict=True)]
+    pairs = zip(other_variables, old, strict=True)
+    seeded = [_seed_of_replica(variable, value, replica) for variable, value in pairs]
     values = zip([*model.trainable_variables, *other_variables], [*weights, *seeded], strict=True)
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(weights)
-        # Keras's layers cannot set a mirrored variable from within a replica.
+        # Inside a replica, Keras's layers cannot set a mirrored variable.
         with keras.StatelessScope(list(values), True, False) as after:
             outputs = model(images, training=True)
             penalties = model.losses
-        example, scores = scored.examples(labels, outputs)
+        example, scores = scored.score_examples(labels, outputs)
         mean = tf.reduce_sum(example) / tf.cast(batch, example.dtype)
         parts = [tf.math.multiply_no_nan(mean, present)]
         parts += [tf.math.multiply_no_nan(penalty, share) for penalty in penalties]
         loss = tf.add_n(parts)
-    gradients = losses.dense(tape.gradient(loss, weights))
+    gradients = losses.dense_gradients(tape.gradient(loss, weights))
     new = [after.get_current_value(variable) for variable in other_variables]
-    state = [_state_move(*three, share) for three in zip(old, seeded, new, strict=True)]
-    sums = scored.total(scores)
+    state = [_state_move(*values, share) for values in zip(old, seeded, new, strict=True)]
+    sums = scored.sum_scores(scores)
     sums = tf.where(size > 0, sums, tf.zeros_like(sums))
     return tf.cast(loss, tf.float64), sums, gradients, state
 
 
-def _own_seed(variable: keras.Variable, value: tf.Tensor, replica: tf.Tensor) -> tf.Tensor:
-    """Return the value of a variable; a generator, (seed, position), gets the replica's seed."""
+def _seed_of_replica(variable: keras.Variable, value: tf.Tensor, replica: tf.Tensor) -> tf.Tensor:
+    """Return the value of a variable. For a random generator, (seed, position), shift the seed."""
     if variable.name != "seed_generator_state":
         return value
     offset = tf.cast(replica * _SEED_STRIDE, variable.dtype)
@@ -193,9 +198,10 @@ def _own_seed(variable: keras.Variable, value: tf.Tensor, replica: tf.Tensor) ->
 def _state_move(
     old: tf.Tensor, seeded: tf.Tensor, new: tf.Tensor, share: tf.Tensor
 ) -> tf.Tensor | None:
-    """Return None for an unchanged variable, a float's move times the share, or a new value.
+    """Return how the shard changes a variable that is not trained.
 
-    The model had `seeded` instead of `old`: the state of a generator with the replica's seed.
+    It is None for an unchanged variable, the move times the share for floats, else the new value.
+    The model received `seeded` instead of `old`: a generator with the replica's seed.
     """
     if new is seeded:
         return None

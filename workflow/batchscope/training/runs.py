@@ -1,4 +1,4 @@
-"""Factors, data set and network of a run or a timing. TensorFlow is imported by `network` alone."""
+"""The run or timing of a job: its factors, data set and network. `network` needs TensorFlow."""
 
 from __future__ import annotations
 
@@ -16,30 +16,29 @@ if TYPE_CHECKING:
 
 
 class Setup:
-    """Factors, data set and network; each part is read on its first use."""
+    """Factors, data set and network. The data set is read on its first use."""
 
     results: Path | str
-    factors: dict[str, Any]  # by full name; data set and model are ids
-    model_file: Path | str | None  # the user's, where the model is not built in
+    factors: dict[str, Any]  # by their full names; data set and model are ids
+    model_file: Path | str | None  # file of a user's model; None for a built-in model
 
     @cached_property
     def data(self) -> datasets.Dataset:
-        """Data set; raises as `datasets.load` does."""
         return datasets.load(self.results, self.factors["dataset"])
 
     def network(self) -> keras.Model:
-        """Return the initial network in its precision, on all devices of its replicas."""
+        """Return the network with its initial weights, on all devices of its replicas."""
         from batchscope.training import models, replicas
 
         factors = self.factors
-        seed = factors.get("seed", 0)  # a timing has none
+        seed = factors.get("seed", 0)  # A timing has no seed.
         arguments = factors["model"], self.data.model_input, seed, self.model_file
         return models.build(*arguments, replicas.scope(factors), factors["precision"])
 
 
 @dataclass(frozen=True)
 class TrainingRun(Setup):
-    """A run, from its name."""
+    """A training run, given by its name."""
 
     results: Path | str
     name: str
@@ -47,7 +46,7 @@ class TrainingRun(Setup):
 
     @cached_property
     def factors(self) -> dict[str, Any]:
-        """All factors; raises `ValueError` for another name."""
+        """All factors of the run. A name that is no run raises a `ValueError`."""
         return names.parse_run(self.name)
 
     @cached_property

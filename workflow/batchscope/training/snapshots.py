@@ -1,7 +1,7 @@
-"""Snapshots: weights of a finished run after an epoch before its last, in its folder `epochs`.
+"""Write a snapshot: the weights of a finished run after an epoch before its last.
 
-A training keeps the snapshots that a measure reads (`fit.Training.keep_wanted`). Others come from
-another training with the same horizon, which stops at their epoch.
+A training keeps the snapshots that measures read in the run's folder `epochs`. If a snapshot does
+not exist, `write` trains the run again up to its epoch, with the same horizon.
 """
 
 import os
@@ -17,12 +17,12 @@ from batchscope.training.runs import TrainingRun
 
 
 def write(run: TrainingRun, epoch: int | str) -> None:
-    """Write a snapshot; the epoch may be `middle`.
+    """Write a snapshot. The epoch is a number or `middle`.
 
-    The file has no weights if the run did not finish, or ended before the epoch.
+    The file has no weights if the run did not finish or ended before the epoch.
 
     Raises:
-        UserError: If the training here gives another history.
+        UserError: If training again gives another history.
         Interrupted: After a signal.
     """
     path = paths.snapshot_path(run.results, run.name, epoch)
@@ -35,7 +35,7 @@ def write(run: TrainingRun, epoch: int | str) -> None:
             disk.copy(kept, path)
         else:
             _train_again(run, number, path)
-    os.utime(path)  # newer than the run's record, its source
+    os.utime(path)  # Snakemake expects it to be newer than the run's record.
 
 
 def _train_again(run: TrainingRun, epoch: int, path: Path) -> None:
@@ -47,18 +47,18 @@ def _train_again(run: TrainingRun, epoch: int, path: Path) -> None:
     from batchscope.training import fit, models
 
     plain = names.run_name({**factors, "evaluate_every": 0})
-    scratch = path.with_suffix(".training")  # with its checkpoint
+    scratch = path.with_suffix(".training")  # folder of the checkpoint
     again = fit.Training(replace(run, name=plain), folder=scratch)
     again.stop_on_signals()
-    with again.reporter.running():
+    with again.reporter.listed_as_running():
         again.fit(epoch)
-    check_same(run, epoch, again.progress.history)
+    check_same_history(run, epoch, again.progress.history)
     records.write_weights(path, *models.weights(again.model))
     shutil.rmtree(scratch, ignore_errors=True)
 
 
-def check_same(run: TrainingRun, epoch: int, history: list[dict]) -> None:
-    """Refuses weights that are not the run's: another machine or TensorFlow rounds otherwise."""
+def check_same_history(run: TrainingRun, epoch: int, history: list[dict]) -> None:
+    """Raise a `UserError` if training again gave another history, as other machines round."""
     rows = records.RunFiles(run.folder).rows("history.csv")
     columns = [column for column in records.history_columns(run.data.task) if column != "seconds"]
     numbers = [[str(row[column]) for column in columns] for row in history[:epoch]]

@@ -1,4 +1,4 @@
-"""Training steps inside a graph, shared by training and timing."""
+"""Run the updates of an epoch as one loop inside a graph. Training and timing share this loop."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import tensorflow as tf
 from batchscope.core.errors import UserError
 from batchscope.datasets import Examples
 from batchscope.study.batch_phases import Segment
-from batchscope.training import losses, optimizers, placed, scoring
-from batchscope.training.update_methods import Evaluate, Method, accumulated
+from batchscope.training import graph_examples, losses, optimizers, scoring
+from batchscope.training.update_methods import Evaluate, Method, accumulated_evaluation
 
-# From a batch's examples, int32 of shape (b,), to the sums of its losses, float64, its scores, and
-# the norm of the update, float32, if asked for.
+# Function of the indices of a batch, int32 of shape (b,). It updates the weights and returns the
+# sum of the losses (float64), the sums of the scores and, if recorded, the update's norm (float32).
 Update = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 
 
@@ -27,16 +27,14 @@ Update = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 class Batches:
     """Batches of one epoch, and the update rule."""
 
-    # Examples per update, on all replicas together. The value of an int32 variable may change
-    # between calls into the graph, without another trace.
+    # Number of examples per update, on all replicas together. A variable can change between calls
+    # into the graph without another trace.
     size: int | tf.Variable
-    drop_remainder: bool = False  # whether a smaller last batch is left out, unless it is alone
-    # Changes a batch of scaled images, (b, height, width, channels), before the model sees them.
-    augment: keras.layers.Layer | None = None
+    drop_remainder: bool = False  # whether a smaller last batch is left out; a single one is kept
+    augment: keras.layers.Layer | None = None  # changes a batch of scaled images
     method: Method = Method()
-    micro_batch: int = 0  # examples of a part whose gradients are accumulated; 0 for whole batches
-    # Of an epoch's order: update k of the epoch uses examples from offset + k size on.
-    offset: int | tf.Variable = 0
+    micro_batch: int = 0  # examples per part with gradient accumulation; 0 for whole batches
+    offset: int | tf.Variable = 0  # update k begins at position offset + k size of the epoch
     compiled: bool = False  # whether XLA compiles an update
 
     @classmethod
@@ -67,7 +65,7 @@ class Totals(NamedTuple):
     """Sums over the examples of an epoch so far."""
 
     loss: float = 0.0
-    scores: Any = 0  # as `Scoring.total` has them; 0 for none yet
+    scores: Any = 0  # as `Scoring.sum_scores` returns them; 0 before the first update
 
 
 def epoch_order(seed: int, epoch: int, examples: int) -> np.ndarray:
@@ -78,7 +76,7 @@ def epoch_order(seed: int, epoch: int, examples: int) -> np.ndarray:
 def distance(old: list[tf.Tensor], variables: list[keras.Variable]) -> tf.Tensor:
     """Return the Euclidean distance of variables from their old values, float32."""
     halves = [
-        tf.cast(tf.nn.l2_loss(variable.value - before), tf.float64)  # one pass: sum of squares / 2
+        tf.cast(tf.nn.l2_loss(variable.value - before), tf.float64)  # sum of squares / 2
         for before, variable in zip(old, variables, strict=True)
     ]
     return tf.cast(tf.sqrt(2.0 * tf.add_n(halves)), tf.float32)
@@ -91,7 +89,7 @@ def steps_per_epoch(examples: int, batch_size: int) -> int:
 class StepLoop:
     """Updates of one epoch as a loop inside a graph.
 
-    The images stay on the device or on the disk as they are, and become float32 batch by batch.
+    The images stay on the device or on the disk in their type. Each batch becomes float32.
     """
 
     def __init__(
@@ -105,20 +103,20 @@ class StepLoop:
         self.examples = len(examples.images)
         self.batches = batches
         self.update_norms = update_norms
-        self.scoring = scoring.for_task(examples.learned)
+        self.scoring = scoring.for_task(examples.task_info)
         if not optimizer.built:
             optimizer.build(model.trainable_variables)
         self._run = self._make_run(self._make_update(model, optimizer, examples))
 
     def _make_run(self, update: Update) -> Callable[..., tuple[tf.Tensor, ...]]:
-        """Return the graph of the steps of an epoch between two numbers."""
+        """Return the graph of the steps [start, stop) of an epoch."""
         batches, examples = self.batches, self.examples
 
         def run(
             order: tf.Tensor, step: tf.Tensor, stop: tf.Tensor, loss: tf.Tensor, scores: tf.Tensor
         ) -> tuple[tf.Tensor, ...]:
             start = step
-            size = tf.convert_to_tensor(batches.size)  # read once if it is a variable
+            size = tf.convert_to_tensor(batches.size)  # A variable is read once per call.
             incomplete = 0 if batches.drop_remainder else size - 1
             offset = tf.convert_to_tensor(batches.offset)
             steps = tf.maximum(1, (examples - offset + incomplete) // size)
@@ -132,37 +130,37 @@ class StepLoop:
                 norms = [array.write(step - start, norm[0]) for array in norms]
                 return step + 1, loss + batch_loss, scores + batch_scores, *norms
 
-            def go_on(step: tf.Tensor, loss: tf.Tensor, *_: Any) -> tf.Tensor:
+            def should_continue(step: tf.Tensor, loss: tf.Tensor, *_: Any) -> tf.Tensor:
                 return tf.logical_and(step < stop, tf.math.is_finite(loss))
 
             arrays = []
             if self.update_norms:
                 arrays.append(tf.TensorArray(tf.float32, stop - start, element_shape=[]))
-            # One step at a time: the next one needs this one's weights.
+            # The steps run in sequence, because each one needs the weights of the last one.
             step, loss, scores, *arrays = tf.while_loop(
-                go_on, body, (step, loss, scores, *arrays), parallel_iterations=1
+                should_continue, body, (step, loss, scores, *arrays), parallel_iterations=1
             )
             return step, loss, scores, *(array.stack()[: step - start] for array in arrays)
 
         numbers = [tf.TensorSpec([], dtype) for dtype in (tf.int32, tf.int32, tf.float64)]
-        scores = tf.TensorSpec(self.scoring.shape, self.scoring.type)
+        scores = tf.TensorSpec(self.scoring.sum_shape, self.scoring.sum_type)
         signature = [tf.TensorSpec([examples], tf.int32), *numbers, scores]
-        # Autograph has nothing to convert here, and looking for it doubles the tracing.
+        # Autograph has nothing to convert here, and its search doubles the time of tracing.
         graph = tf.function(run, autograph=False, input_signature=signature)
         return graph.get_concrete_function()
 
     def _make_update(
         self, model: keras.Model, optimizer: keras.optimizers.Optimizer, examples: Examples
     ) -> Update:
-        """Return the update with a batch, as operations of the graph."""
+        """Return the function that updates the weights with one batch, inside the graph."""
         variables = model.trainable_variables
         augment, method = self.batches.augment, self.batches.method
-        scale, images_of = examples.scale, placed.rows_of(examples.images)
-        all_labels = tf.constant(np.asarray(examples.labels), self.scoring.labels)
+        scale, read_images = examples.scale, graph_examples.row_reader(examples.images)
+        all_labels = tf.constant(np.asarray(examples.labels), self.scoring.label_type)
         scored = self.scoring
 
-        def evaluation(batch: tf.Tensor, share: tf.Tensor | None = None) -> Evaluate:
-            images = losses.scaled(images_of(batch), scale)
+        def make_evaluate(batch: tf.Tensor, share: tf.Tensor | None = None) -> Evaluate:
+            images = losses.scaled_images(read_images(batch), scale)
             labels = tf.gather(all_labels, batch)
             if augment:
                 images = augment(images, training=True)
@@ -171,34 +169,34 @@ class StepLoop:
                 values = [variable.value for variable in variables]
                 with tf.GradientTape(watch_accessed_variables=False) as tape:
                     tape.watch(values)
-                    example, scores = scored.examples(labels, model(images, training=True))
+                    example, scores = scored.score_examples(labels, model(images, training=True))
                     loss = tf.add_n([tf.reduce_mean(example), *losses.penalties(model)])
                     part = loss if share is None else share * loss
                     part = optimizers.scaled_loss(optimizer, part)
-                return loss, scored.total(scores), losses.dense(tape.gradient(part, values))
+                gradients = losses.dense_gradients(tape.gradient(part, values))
+                return loss, scored.sum_scores(scores), gradients
 
             return evaluate
 
         def update(batch: tf.Tensor) -> tuple[tf.Tensor, ...]:
             if self.batches.micro_batch:
-                evaluate = accumulated(
-                    evaluation, batch, self.batches.micro_batch, variables, scored
+                evaluate = accumulated_evaluation(
+                    make_evaluate, batch, self.batches.micro_batch, variables, scored
                 )
             else:
-                evaluate = evaluation(batch)
-            # Reading costs nothing. The update then copies the values that are held here.
+                evaluate = make_evaluate(batch)
+            # These reads are free, but they make the update copy the weights.
             old = (
                 [tf.identity(variable.value) for variable in variables] if self.update_norms else []
             )
             loss, scores = method.apply(evaluate, optimizer, model)
-            # The mean's own non-finite value must reach the total, whatever the penalties.
             total = tf.cast(loss, tf.float64) * tf.cast(tf.size(batch), tf.float64)
             norms = [distance(old, variables)] if self.update_norms else []
             return total, scores, *norms
 
         if not self.batches.compiled:
             return update
-        if placed.stays_on_disk(examples.images):
+        if graph_examples.stays_on_disk(examples.images):
             raise UserError(
                 "compilation: Expected none for examples that exceed the memory (received xla)."
             )
@@ -207,15 +205,15 @@ class StepLoop:
     def run(
         self, order: np.ndarray | tf.Tensor, start: int, stop: int, totals: Totals
     ) -> tuple[int, Totals, float, np.ndarray]:
-        """Run the steps [start, stop) of an epoch, or up to one with a non-finite loss.
+        """Run the steps [start, stop) of an epoch, but end after a step with a non-finite loss.
 
-        The totals before `start` are carried on step by step, so that calls of other lengths give
-        the same bits. Steps after the epoch's last one begin it again.
+        The steps add to the given totals one by one, so that the bits do not depend on the length
+        of calls. Steps after the epoch's last one begin it again.
 
         Returns:
             Steps of the epoch done so far, the totals, the seconds of the call, and the norm
-            ||w_{k+1} - w_k|| of each update over all trainable weights, float32 of shape (steps,),
-            or (0,) without `update_norms`.
+            ||w_{k+1} - w_k|| of each update over all trainable weights. The norms are float32 of
+            shape (steps,), or (0,) without `update_norms`.
         """
         begun = time.perf_counter()
         step, loss, scores, *norms = self._run(
@@ -223,8 +221,11 @@ class StepLoop:
             tf.constant(start, tf.int32),
             tf.constant(stop, tf.int32),
             tf.constant(totals.loss, tf.float64),
-            tf.constant(np.broadcast_to(totals.scores, self.scoring.shape), self.scoring.type),
+            tf.constant(
+                np.broadcast_to(totals.scores, self.scoring.sum_shape), self.scoring.sum_type
+            ),
         )
-        done, new = int(step), Totals(float(loss), scores.numpy().tolist())  # waits for the device
+        # These conversions wait for the device, so that the seconds contain its work.
+        steps_done, totals = int(step), Totals(float(loss), scores.numpy().tolist())
         seconds = time.perf_counter() - begun
-        return done, new, seconds, norms[0].numpy() if norms else np.empty(0, np.float32)
+        return steps_done, totals, seconds, norms[0].numpy() if norms else np.empty(0, np.float32)

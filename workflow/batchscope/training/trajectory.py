@@ -1,4 +1,4 @@
-"""Trajectory of a training: losses and metrics on one grid of examples used."""
+"""Evaluate a training at regular numbers of examples. Each row of `trajectory.csv` is one."""
 
 from collections.abc import Callable
 
@@ -6,21 +6,21 @@ import numpy as np
 
 from batchscope.datasets import Dataset
 from batchscope.study.batch_phases import Course
-from batchscope.training.losses import Evaluated, Objective, together
+from batchscope.training.losses import Evaluation, Objective, joint_evaluation
 
-# Training examples of an evaluation, which dominate its cost. They are the same for all runs.
+# Largest number of training examples in an evaluation. All runs use the same examples.
 MAX_EXAMPLES = 512
 
 
 def evaluation_steps(interval: int, epoch: int, course: Course) -> list[int]:
-    """Return the steps of an epoch, from 1, after which the run is evaluated.
+    """Return the steps of an epoch, counted from 1, after which the run is evaluated.
 
-    They are the first updates after k * `interval` examples of the training, k = 1, 2, ...: the
-    same grid for every batch size, late by less than a batch. An interval of 0 has none.
+    They are the first updates at or after k * `interval` examples of the training, k = 1, 2, ...
+    An evaluation is late by less than a batch. An interval of 0 has no evaluations.
     """
     if not interval:
         return []
-    used = epoch * course.examples + np.array(course.used(epoch), np.int64)
+    used = epoch * course.examples + np.array(course.example_positions(epoch), np.int64)
     return (np.flatnonzero(np.diff(used // interval)) + 1).tolist()
 
 
@@ -29,24 +29,25 @@ def fixed_subset(examples: int) -> np.ndarray:
     return np.sort(order[:MAX_EXAMPLES])
 
 
-def evaluator(validation: Objective, data: Dataset) -> Callable[[], dict[str, float]]:
-    """Return a function for the losses and metrics of a row at the current weights.
+def make_evaluator(validation: Objective, data: Dataset) -> Callable[[], dict[str, float]]:
+    """Return a function that computes the losses and metrics of a row at the current weights.
 
-    `validation` is the loss of the trained network; its graphs serve all splits. An evaluation
-    changes neither weights nor generators.
+    All splits use the graphs of the validation objective. An evaluation changes neither weights nor
+    generators.
     """
     train = data.examples("train")
-    subset = validation.over(train.rows(fixed_subset(len(train.labels))))
-    evaluate = together([validation, subset, validation.over(data.examples("test"))])
+    subset = validation.with_examples(train.rows(fixed_subset(len(train.labels))))
+    test = validation.with_examples(data.examples("test"))
+    evaluate = joint_evaluation([validation, subset, test])
 
     def row() -> dict[str, float]:
         validation, train, test = evaluate()
-        losses = {"train_loss": train[0]}
-        return {**losses, **named("validation", validation), **named("test", test)}
+        evaluated = columns_of_split("validation", validation) | columns_of_split("test", test)
+        return {"train_loss": train[0], **evaluated}
 
     return row
 
 
-def named(split: str, evaluated: Evaluated) -> dict[str, float]:
-    loss, metrics = evaluated
+def columns_of_split(split: str, evaluation: Evaluation) -> dict[str, float]:
+    loss, metrics = evaluation
     return {f"{split}_loss": loss, **{f"{split}_{name}": value for name, value in metrics.items()}}

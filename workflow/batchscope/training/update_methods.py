@@ -1,12 +1,13 @@
-"""Update methods: how one update uses its batch (factors `method` and `micro_batch_size`).
+"""Update the weights with one batch, by the factors `method` and `micro_batch_size`.
 
-`plain` is the optimizer's step along the gradient of the batch's loss f_B. The other methods
-compute several gradients of the same f_B: all of them see the same dropout masks, and the first
-alone moves the statistics of batch normalisation. The reported loss is the first one.
+A new method is a branch of `Method.apply`. `plain` is the optimizer's step along the gradient of
+the batch's loss f_B. The other methods compute several gradients of f_B with the same dropout
+masks. Only the first one moves the statistics of batch normalisation, and its loss is reported.
 
 With `micro_batch_size` m, the gradient of a batch is the sum of the gradients of parts of m
-examples, weighted by their shares of the batch: the same number, to rounding. Batch normalisation,
-dropout and augmentation work on each part. Losses that a model adds are weighted by the shares.
+examples, weighted by their shares of the batch. This changes only the rounding. Batch
+normalisation, dropout and augmentation work on each part. Losses that a model adds are weighted by
+the shares.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import tensorflow as tf
 
 from batchscope.training.scoring import Scoring
 
-# Computes loss, sums of scores and the gradient at the current weights, always of the same batch.
+# Function that returns loss, sums of scores and gradients of one batch at the current weights.
 Evaluate = Callable[[], tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]]
 
 
@@ -29,9 +30,9 @@ class Method:
     """A method and its parameters."""
 
     name: str = "plain"
-    gamma: float = 1.0  # weight of the distance that `proximal` adds
-    inner_steps: int = 5  # steps of `proximal` on a batch
-    rho: float = 0.05  # length of the step of `sam`
+    gamma: float = 1.0  # weight of the squared distance in `proximal`
+    inner_steps: int = 5  # steps of `proximal` per batch
+    rho: float = 0.05  # length of the first step of `sam`
 
     @classmethod
     def from_factors(cls, factors: dict[str, Any]) -> Method:
@@ -41,7 +42,7 @@ class Method:
     def apply(
         self, evaluate: Evaluate, optimizer: keras.optimizers.Optimizer, model: keras.Model
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Update the weights once with a batch, by a built optimizer, inside a graph.
+        """Update the weights once with a batch and a built optimizer, inside a graph.
 
         `proximal` minimises f_B(w) + gamma / 2 ||w - w_k||^2 by `inner_steps` of the optimizer from
         w_k. The first inner step is the plain update. Source: M. Li, T. Zhang, Y. Chen, A. J.
@@ -63,25 +64,25 @@ class Method:
             with tf.control_dependencies(gradients):
                 optimizer.apply(gradients, variables)
             return loss, scores
-        before, again = _copies(variables), _repeated(evaluate, model)
+        before, repeated_gradients = _copies(variables), _repeated_gradients(evaluate, model)
         loss, scores, gradients = evaluate()
         if self.name == "proximal":
             optimizer.apply(gradients, variables)
             for _ in range(self.inner_steps - 1):
-                moved = zip(again(), variables, before, strict=True)
-                pulled = [
+                terms = zip(repeated_gradients(), variables, before, strict=True)
+                proximal_gradients = [
                     gradient + self.gamma * (variable.value - anchor)
-                    for gradient, variable, anchor in moved
+                    for gradient, variable, anchor in terms
                 ]
-                optimizer.apply(pulled, variables)
+                optimizer.apply(proximal_gradients, variables)
         else:  # sam
-            # A stationary point has no direction. The step stays there.
+            # If the gradient is zero, the first step is zero.
             factor = tf.math.divide_no_nan(self.rho, tf.linalg.global_norm(gradients))
             for variable, gradient in zip(variables, gradients, strict=True):
                 variable.assign_add(factor * gradient)
-            worst = again()
-            assign(variables, before)  # a subtraction would round
-            optimizer.apply(worst, variables)
+            sharp_gradients = repeated_gradients()
+            assign_values(variables, before)  # A subtraction would round.
+            optimizer.apply(sharp_gradients, variables)
         return loss, scores
 
 
@@ -89,42 +90,42 @@ def _copies(variables: list[keras.Variable]) -> list[tf.Tensor]:
     return [tf.identity(variable.value) for variable in variables]
 
 
-def assign(variables: Sequence[keras.Variable], values: Sequence[Any]) -> None:
+def assign_values(variables: Sequence[keras.Variable], values: Sequence[Any]) -> None:
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
 
 
-def _repeated(evaluate: Evaluate, model: keras.Model) -> Callable[[], list[tf.Tensor]]:
-    """Return a function for the gradient of a batch's loss at other weights.
+def _repeated_gradients(evaluate: Evaluate, model: keras.Model) -> Callable[[], list[tf.Tensor]]:
+    """Return a function for the gradients of a batch's loss at later weights.
 
-    It draws the same dropout as the first evaluation, and moves no statistics.
+    The function draws the same dropout masks as the first evaluation, and moves no statistics.
     """
-    state = model.non_trainable_variables  # moving statistics, and states of generators
+    state = model.non_trainable_variables  # moving statistics and states of random generators
     before = _copies(state)
 
-    def again() -> list[tf.Tensor]:
+    def repeated_gradients() -> list[tf.Tensor]:
         after = _copies(state)
-        assign(state, before)
+        assign_values(state, before)
         _, _, gradients = evaluate()
-        assign(state, after)
+        assign_values(state, after)
         return gradients
 
-    return again
+    return repeated_gradients
 
 
-def accumulated(
-    evaluation: Callable[[tf.Tensor, tf.Tensor], Evaluate],
+def accumulated_evaluation(
+    make_evaluate: Callable[[tf.Tensor, tf.Tensor], Evaluate],
     batch: tf.Tensor,
     micro_batch: int,
     variables: list[keras.Variable],
     scored: Scoring,
 ) -> Evaluate:
-    """Return a function for loss, scores and gradient of a batch, part by part, inside a graph.
+    """Return a function that evaluates a batch part by part, inside a graph.
 
     Args:
-        evaluation: From examples and their share of the batch to a function for their mean loss,
-            their scores, and the gradient of the loss times the share.
-        batch: The batch's examples, int32 of shape (b,).
+        make_evaluate: Function of a part's indices and its share of the batch. It returns a
+            function for the part's mean loss, scores, and gradients of the loss times the share.
+        batch: Indices of the batch's examples, int32 of shape (b,).
     """
 
     def evaluate() -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
@@ -133,7 +134,7 @@ def accumulated(
         def body(start: tf.Tensor, loss: tf.Tensor, scores: tf.Tensor, *sums: tf.Tensor) -> tuple:
             examples = batch[start : tf.minimum(start + micro_batch, size)]
             share = tf.cast(tf.size(examples), tf.float32) / tf.cast(size, tf.float32)
-            part_loss, part_scores, gradients = evaluation(examples, share)()
+            part_loss, part_scores, gradients = make_evaluate(examples, share)()
             sums = [
                 total + tf.convert_to_tensor(gradient)
                 for total, gradient in zip(sums, gradients, strict=True)
@@ -141,11 +142,11 @@ def accumulated(
             return start + micro_batch, loss + share * part_loss, scores + part_scores, *sums
 
         zeros = [tf.zeros(variable.shape, variable.dtype) for variable in variables]
-        # One at a time: one part is in memory.
+        # The parts run in sequence, so that one part is in memory.
         _, loss, scores, *sums = tf.while_loop(
             lambda start, *_: start < size,
             body,
-            (tf.constant(0), tf.constant(0.0), tf.zeros(scored.shape, scored.type), *zeros),
+            (tf.constant(0), tf.constant(0.0), tf.zeros(scored.sum_shape, scored.sum_type), *zeros),
             parallel_iterations=1,
         )
         return loss, scores, sums

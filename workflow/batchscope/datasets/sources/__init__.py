@@ -1,6 +1,6 @@
-"""Sources of data, one module each: the definition, facts known when planning, and the reader.
+"""Sources of data: each module has the definition, the facts for planning, and the reader of one.
 
-`batchscope.study.dataset_definitions` lists this package and collects every `DataSource` that
-has a field `source`: a new source is one new module. Code that several sources share is in
+A new source is a new module with a `DataSource` that has a field `source`.
+`batchscope.study.dataset_definitions` collects them. Code that several sources share is in
 `batchscope.datasets`, such as `photographs` and `labels`.
 """

@@ -1,4 +1,4 @@
-"""Microsoft's photographs of cats and dogs, downloaded or from a local archive."""
+"""Read Microsoft's photographs of cats and dogs, downloaded or from a local archive."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 
 from batchscope.datasets import photographs
 from batchscope.datasets.photographs import Listing, Photo
-from batchscope.datasets.raw import Raw, Request, local_or_downloaded, reading
+from batchscope.datasets.raw import Raw, Request, local_or_downloaded, reading_file
 from batchscope.datasets.source import DataSource, FileSha256, ImageSize, PerClass, Scale
 from batchscope.datasets.sources.image_folder import numeric_order
 from batchscope.datasets.splits import Split
@@ -20,7 +20,7 @@ URL = (
     "https://download.microsoft.com/download/3/E/1/"
     "3E1C3F21-ECDB-4869-8368-6DEBA77B919F/kagglecatsanddogs_5340.zip"
 )
-# Microsoft publishes none; this is the one in GoMLX, examples/dogsvscats.
+# Microsoft publishes no SHA-256. This one is from GoMLX, examples/dogsvscats.
 SHA256 = "b7974bd00a84a99921f36ee4403f089853777b5ae8d151c76a86e64900334af9"
 _CLASSES = ["Cat", "Dog"]
 _MEMBER = re.compile(r"(?:.*/)?PetImages/(Cat|Dog)/([^/]+\.jpg)", re.IGNORECASE)
@@ -47,7 +47,7 @@ class CatsVsDogs(DataSource):
         path = local_or_downloaded(request, URL, SHA256)
         archive_errors = zipfile.BadZipFile, NotImplementedError
         with (
-            reading(f"{request.place}: {path}", "a zip file", *archive_errors),
+            reading_file(f"{request.place}: {path}", "a zip file", *archive_errors),
             zipfile.ZipFile(path) as archive,
         ):
             photos = []

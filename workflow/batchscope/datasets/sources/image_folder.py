@@ -1,4 +1,4 @@
-"""Images of the user in class folders."""
+"""Read a user's images from class folders, optionally below folders of the parts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from batchscope.core.errors import unexpected
 from batchscope.datasets import photographs
 from batchscope.datasets.photographs import Listing, Photo
 from batchscope.datasets.raw import Raw, Request
-from batchscope.datasets.source import DataSource, ImageSize, PerClass, Scale, expanded
-from batchscope.datasets.splits import PART_OF, NpzSplit
+from batchscope.datasets.source import DataSource, ImageSize, PerClass, Scale, expanded_path
+from batchscope.datasets.splits import PART_OF_NAME, PartialSplit
 from batchscope.store.paths import SPLITS
 from batchscope.study.model import FilePath
 
@@ -24,8 +24,8 @@ _CLUTTER = ("thumbs.db", "desktop.ini", "__macosx", "@eadir")
 class ImageFolder(DataSource):
     """Your own images, one folder per class, or such folders in `train`, `val` and `test`."""
 
-    path_is = (Path.is_dir, "an existing folder")
-    split: NpzSplit | None = None
+    path_check = (Path.is_dir, "an existing folder")
+    split: PartialSplit | None = None
     """Shares of the training part that become the missing parts."""
     source: Literal["image_folder"]
     path: FilePath
@@ -37,24 +37,24 @@ class ImageFolder(DataSource):
     scale: Scale = None
 
     def parts(self) -> Collection[str]:
-        return _part_folders(expanded(self.path))
+        return _part_folders(expanded_path(self.path))
 
     def read(self, request: Request) -> Raw:
         return photographs.read(request, self.listing(request))
 
     def listing(self, request: Request) -> Listing:
-        """Return the images of the class folders, by part if there are parts.
+        """Return the images of the class folders, by part if the folder has parts.
 
         Classes are in the order of their names. Every file that is not hidden counts as an image,
         in any format that Pillow reads.
         """
-        path = expanded(self.path)
+        path = expanded_path(self.path)
         parts = _part_folders(path) or {"train": path}
-        classes = _folders(parts["train"])
+        classes = _subfolders(parts["train"])
         if len(classes) < 2:
             files = sum(map(Path.is_file, visible_entries(parts["train"])))
-            # Archives often have a folder around the class folders.
-            inner = [folder for folder in classes if len(_folders(folder)) > 1]
+            # Unpacked archives often have a folder around the class folders.
+            inner = [folder for folder in classes if len(_subfolders(folder)) > 1]
             received = f"{path} with {len(classes)} folder(s) and {files} file(s)"
             fix = f"`path: {inner[0]}`" if inner else ""
             raise unexpected(request.place, received, "a folder per class, at least two,", fix)
@@ -86,26 +86,26 @@ def numeric_order(name: str) -> list[tuple[int, int | str]]:
 
 
 def visible_entries(folder: Path) -> list[Path]:
-    """Return the entries of a folder by name, without hidden files and files of the system."""
+    """Return the entries of a folder sorted by name, without hidden files and system files."""
     entries = (
         entry
         for entry in folder.iterdir()
         if not entry.name.startswith(".") and entry.name.casefold() not in _CLUTTER
     )
-    # 1 and 01 are equal numbers, so the name decides.
+    # The name is the second key, because 1 and 01 are equal numbers.
     return sorted(entries, key=lambda entry: (numeric_order(entry.name), entry.name))
 
 
-def _folders(path: Path) -> list[Path]:
+def _subfolders(path: Path) -> list[Path]:
     return [entry for entry in visible_entries(path) if entry.is_dir()]
 
 
 def _part_folders(path: Path) -> dict[str, Path]:
     """Return the folder of each part if `train` and another part have class folders, else {}."""
-    named = [folder for folder in _folders(path) if folder.name.casefold() in PART_OF]
-    folders = {PART_OF[folder.name.casefold()]: folder for folder in named}
+    named = [folder for folder in _subfolders(path) if folder.name.casefold() in PART_OF_NAME]
+    folders = {PART_OF_NAME[folder.name.casefold()]: folder for folder in named}
     if "train" not in folders or not 1 < len(folders) == len(named):
         return {}
-    if not _folders(folders["train"]):  # two classes with such names
+    if not _subfolders(folders["train"]):  # The folders are classes with names of parts.
         return {}
     return {part: folders[part] for part in SPLITS if part in folders}

@@ -1,4 +1,4 @@
-"""MNIST, downloaded or from local files."""
+"""Read MNIST, downloaded or from local files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pydantic import Field
 from batchscope.core.errors import unexpected
 from batchscope.core.problems import Place, Problem, received
 from batchscope.datasets import splits
-from batchscope.datasets.raw import Pair, Raw, Request, local_or_downloaded, reading
+from batchscope.datasets.raw import Pair, Raw, Request, local_or_downloaded, reading_file
 from batchscope.datasets.source import DataSource, FileSha256, PerClass, Scale
 from batchscope.datasets.sources import npz
 from batchscope.study.model import FilePath, Integer, Model, Seed
@@ -24,8 +24,8 @@ URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz"
 SHA256 = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
 
 _TEST_IMAGES = 10_000
-# Array -> name of its idx file, with or without `.gz`.
-_IDX = {
+# Map of an array to the name of its idx file, which may end in `.gz`.
+_IDX_FILES = {
     "x_train": "train-images-idx3-ubyte",
     "y_train": "train-labels-idx1-ubyte",
     "x_test": "t10k-images-idx3-ubyte",
@@ -71,7 +71,7 @@ class Mnist(DataSource):
     built_in = "mnist"
     fixed_shape = (28, 28, 1)
     members = (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949)
-    path_is = (Path.exists, "an existing file or folder")
+    path_check = (Path.exists, "an existing file or folder")
     source: Literal["mnist"]
     path: FilePath | None = None
     """The local file or folder; downloaded if left out."""
@@ -92,7 +92,7 @@ class Mnist(DataSource):
         path = local_or_downloaded(request, URL, SHA256)
         place, files = f"{request.place}: {path}", [path]
         if path.is_dir():
-            candidates = {key: sorted(path.glob(f"{name}*")) for key, name in _IDX.items()}
+            candidates = {key: sorted(path.glob(f"{name}*")) for key, name in _IDX_FILES.items()}
             files = [paths[0] for paths in candidates.values() if paths]
             arrays = {
                 key: _read_idx(request.place, paths[0])
@@ -101,12 +101,14 @@ class Mnist(DataSource):
             }
         else:
             arrays = npz.read_npz(place, path)
-        if missing := [key for key in _IDX if key not in arrays]:
-            received = f"no {' or '.join([missing[0], _IDX[missing[0]]])}"
+        if missing := [key for key in _IDX_FILES if key not in arrays]:
+            received = f"no {' or '.join([missing[0], _IDX_FILES[missing[0]]])}"
             raise unexpected(place, received, "Keras's mnist.npz, or a folder of the idx files,")
-        raw = npz.from_arrays(request, place, {key: arrays[key] for key in _IDX}, self.fixed_kind)
+        raw = npz.from_arrays(
+            request, place, {key: arrays[key] for key in _IDX_FILES}, self.fixed_kind
+        )
         if self.split.validation_from == "test":
-            fixed_parts = _divided(request.place, raw.fixed_parts["test"], request.split)
+            fixed_parts = _divide_test_set(request.place, raw.fixed_parts["test"], request.split)
             raw = dataclasses.replace(raw, fixed_parts=fixed_parts)
         if self.per_class is not None:
             rows = _first_of_each_class(request.place, raw, self.per_class)
@@ -114,31 +116,32 @@ class Mnist(DataSource):
         return dataclasses.replace(raw, files=files, origin=URL, stratified=False)
 
 
-def _divided(place: str, tested: Pair, split: dict[str, Any]) -> dict[str, Pair]:
+def _divide_test_set(place: str, test_set: Pair, split: dict[str, Any]) -> dict[str, Pair]:
     """Divide a test set into `split.validation` examples for validation and the rest for test."""
-    examples, labels = tested
+    examples, labels = test_set
     count = split["validation"]
     if count >= len(labels):
         received = f"{count}, for {len(labels)} test examples"
         raise unexpected(f"{place}.split.validation", received, "a smaller number")
-    rows = splits.shuffler(split, "validation").permutation(len(labels))
-    rows_of = {"validation": rows[:count], "test": rows[count:]}
-    return {part: (examples[picked], labels[picked]) for part, picked in rows_of.items()}
+    rows = splits.order_generator(split, "validation").permutation(len(labels))
+    parts = {"validation": rows[:count], "test": rows[count:]}
+    return {part: (examples[rows], labels[rows]) for part, rows in parts.items()}
 
 
 def _first_of_each_class(place: str, raw: Raw, count: int) -> np.ndarray:
-    kept = [np.flatnonzero(raw.labels == label)[:count] for label in range(len(raw.class_names))]
-    for name, rows in zip(raw.class_names, kept, strict=True):
+    classes = range(len(raw.class_names))
+    rows_by_class = [np.flatnonzero(raw.labels == label)[:count] for label in classes]
+    for name, rows in zip(raw.class_names, rows_by_class, strict=True):
         if len(rows) < count:
             received = f"{count}, for {len(rows)} training images of {name}"
             raise unexpected(f"{place}.per_class", received, "a smaller number")
-    return np.sort(np.concatenate(kept))
+    return np.sort(np.concatenate(rows_by_class))
 
 
 def _read_idx(place: str, path: Path) -> np.ndarray:
     opens = gzip.open if path.suffix == ".gz" else open
     with (
-        reading(f"{place}: {path}", "a whole idx file of bytes", IndexError, *npz.DAMAGED),
+        reading_file(f"{place}: {path}", "a whole idx file of bytes", IndexError, *npz.DAMAGED),
         opens(path, "rb") as file,
     ):
         data = file.read()

@@ -1,4 +1,4 @@
-"""Arrays of the user in an npz file."""
+"""Read a user's arrays from an npz file: images, rows of numbers or tokens, with labels."""
 
 from __future__ import annotations
 
@@ -14,21 +14,30 @@ import numpy as np
 from pydantic import AfterValidator, Field
 
 from batchscope.core.errors import unexpected
-from batchscope.datasets import kinds, labels
-from batchscope.datasets.raw import Raw, Request, local_file, reading
-from batchscope.datasets.source import DataSource, FileSha256, Task, exact, expanded, is_none
-from batchscope.datasets.splits import PART_OF, NpzSplit
+from batchscope.datasets import kind_checks, labels
+from batchscope.datasets.raw import Raw, Request, local_file, reading_file
+from batchscope.datasets.source import (
+    DataSource,
+    FileSha256,
+    Task,
+    expanded_path,
+    integer_if_whole,
+    is_none,
+)
+from batchscope.datasets.splits import PART_OF_NAME, PartialSplit
 from batchscope.store.paths import SPLITS
 from batchscope.study.example_kinds import IMAGES
 from batchscope.study.model import FilePath, Positive
 
-# Errors of damaged npz, idx or gzip files. A damaged header can ask for more memory than there is.
+# Errors of damaged npz, idx or gzip files. A damaged header can request more memory than exists.
 DAMAGED = (
     *(OSError, EOFError, ValueError, KeyError, MemoryError),
     *(zipfile.BadZipFile, zlib.error, struct.error),
 )
-_ARRAYS = "images (or inputs) and labels, or x_train and y_train,"
-_USED = {"images", "inputs", "labels"} | {f"{array}_{part}" for array in "xy" for part in PART_OF}
+_EXPECTED_ARRAYS = "images (or inputs) and labels, or x_train and y_train,"
+_READ_NAMES = {"images", "inputs", "labels"} | {
+    f"{array}_{part}" for array in "xy" for part in PART_OF_NAME
+}
 _SHAPES = "images of (n, height, width[, channels]), or rows or tokens of (n, length): one of these"
 
 
@@ -47,9 +56,9 @@ class Npz(DataSource):
     path: FilePath
     """The npz file."""
     sha256: FileSha256 = None
-    scale: Annotated[Positive, AfterValidator(exact)] | None = None
+    scale: Annotated[Positive, AfterValidator(integer_if_whole)] | None = None
     """Factor of the images. Default: 1/255 for integers, 1 for floats."""
-    split: NpzSplit | None = None
+    split: PartialSplit | None = None
     task: Task = None
     """Task. Default: regression if some labels are not whole numbers, else classification."""
     kind: Annotated[Literal["images", "rows", "tokens"] | None, Field(exclude_if=is_none)] = None
@@ -60,13 +69,13 @@ class Npz(DataSource):
     def kind_of_examples(self) -> str | None:
         """Return the kind in the definition, or the kind that the headers of the arrays show."""
         try:
-            headers = _headers(expanded(self.path))
+            headers = _headers(expanded_path(self.path))
             name, label_name = _part_keys(self.path, headers)["train"]
-        except Exception:  # zipfile, zlib and ast raise nearly anything
-            return self.kind  # `read` reports the fault
+        except Exception:  # zipfile, zlib and ast raise many types of errors; `read` reports them.
+            return self.kind
         shape, dtype = headers[name]
         label_shape, _ = headers.get(label_name, (None, None))
-        return kinds.kind_of_arrays(shape, dtype.kind, label_shape, self.kind)
+        return kind_checks.kind_of_arrays(shape, dtype.kind, label_shape, self.kind)
 
     def read(self, request: Request) -> Raw:
         """Read the arrays. A part that is not in the file is drawn from `x_train`."""
@@ -77,11 +86,11 @@ class Npz(DataSource):
 
 
 def _headers(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-    """Return the shape and type of each array with a name in `_USED`, without reading its data."""
+    """Return the shape and type of each array with a name in `_READ_NAMES`, by its header."""
     headers = {}
     with zipfile.ZipFile(path) as archive:
         for member in archive.namelist():
-            if (name := member.removesuffix(".npy").casefold()) in _USED:
+            if (name := member.removesuffix(".npy").casefold()) in _READ_NAMES:
                 with archive.open(member) as file:
                     np.lib.format.read_magic(file)
                     shape, _, dtype = np.lib.format.read_array_header_1_0(file)
@@ -90,32 +99,32 @@ def _headers(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
 
 
 def read_npz(place: str, path: Path) -> dict[str, np.ndarray]:
-    """Return the arrays of an npz with names in `_USED`, by their names in lower case."""
-    with reading(place, "an npz of plain arrays", *DAMAGED):
+    """Return the arrays of an npz with names in `_READ_NAMES`, by their names in lower case."""
+    with reading_file(place, "an npz of plain arrays", *DAMAGED):
         archive = np.load(path, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
             raise ValueError("one array")
     arrays = {}
     with archive:
         for name in archive.files:
-            if (key := name.casefold()) in _USED:
-                with reading(f"{place}: {name}", "a plain array", *DAMAGED):
+            if (key := name.casefold()) in _READ_NAMES:
+                with reading_file(f"{place}: {name}", "a plain array", *DAMAGED):
                     arrays[key] = archive[name]
                     if not isinstance(arrays[key], np.ndarray):
                         raise ValueError("a file of another kind")
     if not arrays:
-        raise unexpected(place, ", ".join(archive.files) or "nothing", _ARRAYS)
+        raise unexpected(place, ", ".join(archive.files) or "nothing", _EXPECTED_ARRAYS)
     return arrays
 
 
 def from_arrays(
     request: Request, place: str, arrays: dict[str, np.ndarray], explicit_kind: str | None
 ) -> Raw:
-    """Return examples and labels. Without an explicit kind, shape and type decide the kind."""
+    """Return a data set from its arrays. Shape and type decide the kind if it is not explicit."""
     keys = _part_keys(place, arrays)
     key, label_key = keys["train"]
     first, label_shape = arrays[key], arrays[label_key].shape if label_key in arrays else None
-    kind = kinds.kind_of_arrays(first.shape, first.dtype.kind, label_shape, explicit_kind)
+    kind = kind_checks.kind_of_arrays(first.shape, first.dtype.kind, label_shape, explicit_kind)
     if kind is None:
         received = f"{first.dtype} of shape {first.shape}"
         raise unexpected(f"{place}: {key}", received, _SHAPES)
@@ -124,10 +133,10 @@ def from_arrays(
         raise unexpected(f"{request.place}.scale", f"{scale} for {kind}", "a scale of images alone")
     examples, part_labels = {}, {}
     for part, (key, label_key) in keys.items():
-        examples[part] = kinds.stored(kind, f"{place}: {key}", arrays[key])
+        examples[part] = kind_checks.convert_examples(kind, f"{place}: {key}", arrays[key])
         part_labels[part] = f"{place}: {label_key}", arrays.get(label_key)
     task = request.definition.get("task")
-    pairs, names, task = labels.labelled(request.place, kind, task, examples, part_labels)
+    pairs, names, task = labels.label_examples(request.place, kind, task, examples, part_labels)
     train = pairs["train"][0]
     for part, (other, _) in pairs.items():
         if (other.shape[1:], other.dtype) != (train.shape[1:], train.dtype):
@@ -141,11 +150,11 @@ def _part_keys(place: str, names: Collection[str]) -> dict[str, tuple[str, str]]
     """Return the names of the examples and of the labels of each part."""
     single = [key for key in ("images", "inputs") if key in names]
     if bool(single) == ("x_train" in names):
-        raise unexpected(place, ", ".join(names), f"{_ARRAYS} and not both,")
+        raise unexpected(place, ", ".join(names), f"{_EXPECTED_ARRAYS} and not both,")
     if single:
         return {"train": (single[0], "labels")}
     keys = [key for key in names if key.startswith("x_")]
-    named = {PART_OF[key[2:]]: (key, f"y_{key[2:]}") for key in keys}
+    named = {PART_OF_NAME[key[2:]]: (key, f"y_{key[2:]}") for key in keys}
     if len(named) < len(keys):
         raise unexpected(place, ", ".join(keys), "one name of each part")
     return {part: named[part] for part in SPLITS if part in named}

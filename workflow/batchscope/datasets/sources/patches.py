@@ -1,4 +1,4 @@
-"""Patches of two photographs, to time trainings on large colour images."""
+"""Cut random patches from two photographs, to time trainings on large colour images."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import numpy as np
 from pydantic import Field
 
 from batchscope.core import display
-from batchscope.datasets.raw import Raw, Request, on_disk
+from batchscope.datasets.raw import Raw, Request, array_on_disk
 from batchscope.datasets.source import DataSource
 from batchscope.datasets.sources import scikit_learn
 from batchscope.datasets.splits import FIFTHS, Split
 from batchscope.study.model import Integer
 
-# Class -> origin of its file, from scikit-learn's README.txt.
+# Map of a class to the origin of its file, from scikit-learn's README.txt.
 PHOTOGRAPHS = {
     "china": "flickr.com/photos/danielbuechele/6061409035",
     "flower": "flickr.com/photos/vultilion/6056698931",
 }
 LICENCE = "CC BY 2.0"
 
-_POSITIONS = 2 * 10**6  # index of the seed; classes and final orders have smaller ones
+_POSITIONS_SEED = 2 * 10**6  # second seed of positions, above those of classes and final orders
 
 
 class Patches(DataSource):
@@ -33,7 +33,7 @@ class Patches(DataSource):
     """
 
     members = (100_000, 100_000)
-    overlapping = True
+    has_overlapping_parts = True
     source: Literal["patches"]
     image_size: Annotated[Integer, Field(ge=16, le=427)]
     """Height and width of a patch in pixels; the photographs are 427 high."""
@@ -50,11 +50,11 @@ class Patches(DataSource):
         def cut() -> Iterator[np.ndarray]:
             for index, name in enumerate(PHOTOGRAPHS):
                 pixels = load_sample_image(f"{name}.jpg")
-                rng = np.random.default_rng([self.split.seed, _POSITIONS + index])
+                rng = np.random.default_rng([self.split.seed, _POSITIONS_SEED + index])
                 for top, left in corners(rng, pixels.shape[:2], size, count):
                     yield pixels[top : top + size, left : left + size]
 
-        images = on_disk(request, cut(), (size, size, 3))
+        images = array_on_disk(request, cut(), (size, size, 3))
         labels = np.repeat(np.arange(len(PHOTOGRAPHS), dtype=np.int32), count)
         listed = display.listed(f"{name}.jpg ({origin})" for name, origin in PHOTOGRAPHS.items())
         origin = scikit_learn.origin(f"{listed}, {LICENCE}")
@@ -64,8 +64,8 @@ class Patches(DataSource):
 def corners(rng: np.random.Generator, shape: tuple[int, int], size: int, count: int) -> np.ndarray:
     """Return top and left pixel of random square patches of an image, shape (count, 2).
 
-    No position is repeated before all have been drawn, so that patches are distinct if the image
-    has enough of them.
+    Positions repeat only after all have been drawn, so that patches are distinct if the image has
+    enough positions.
     """
     grid = (shape[0] - size + 1, shape[1] - size + 1)
     positions = grid[0] * grid[1]

@@ -1,4 +1,4 @@
-"""Data sets that come with scikit-learn: digits, breast cancer, wine, diabetes."""
+"""Read the data sets that come with scikit-learn: digits, breast cancer, wine, diabetes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from batchscope.study.example_kinds import IMAGES, ROWS
 
 
 class _BuiltIn(DataSource):
-    """A data set of scikit-learn: rows with a class each."""
+    """A data set of scikit-learn. By default, each row has a class."""
 
     fixed_kind = ROWS
-    targets: ClassVar[tuple[str, ...]] = ()  # names of the numbers to predict
+    targets: ClassVar[tuple[str, ...]] = ()  # names of the numbers to predict in a regression
     split: Split = FIFTHS
 
     def read(self, request: Request) -> Raw:

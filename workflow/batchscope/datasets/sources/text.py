@@ -1,4 +1,4 @@
-"""A text, cut into windows of characters."""
+"""Read a text and cut it into windows of characters. Each position predicts the next character."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from batchscope.core.errors import unexpected
-from batchscope.datasets.raw import Pair, Raw, Request, local_file, reading
+from batchscope.datasets.raw import Pair, Raw, Request, local_file, reading_file
 from batchscope.datasets.source import DataSource, FileSha256
 from batchscope.datasets.splits import Shares, split_counts
 from batchscope.store.paths import SPLITS
@@ -54,13 +54,13 @@ class Text(DataSource):
     def read(self, request: Request) -> Raw:
         """Read the windows, each with its next characters.
 
-        The text is divided by position, in the order of the parts. No part has a character of a
-        window of another part, nor one that such a window predicts. Classes are the characters of
-        the whole text in the order of their code points.
+        The text is divided by position, in the order of the parts. No part contains a character
+        that another part reads or predicts. Classes are the characters of the whole text in the
+        order of their code points.
         """
         path = local_file(request) or Path(np.__file__).parent.joinpath(*_BUILT_IN)
         place = f"{request.place}: {path}"
-        with reading(place, "a text in UTF-8", OSError, UnicodeDecodeError):
+        with reading_file(place, "a text in UTF-8", OSError, UnicodeDecodeError):
             content = path.read_bytes().decode("utf-8-sig")
         characters = np.frombuffer(content.encode("utf-32-le"), "<u4")
         vocabulary, tokens = np.unique(characters, return_inverse=True)

@@ -1,4 +1,7 @@
-"""Outcomes by epochs, updates, examples or seconds: means over seeds with 95 % t-intervals."""
+"""Outcomes over the training, by epochs, updates, examples or seconds: a line per batch size.
+
+A line is the mean over seeds with its 95 % t-interval. A panel shows one outcome over one axis.
+"""
 
 from __future__ import annotations
 
@@ -15,44 +18,46 @@ from matplotlib.ticker import MaxNLocator
 from batchscope.analysis import run_series
 from batchscope.analysis.chosen_rates import RATE
 from batchscope.core import display
-from batchscope.figures import FigureTables, canvas, rows
+from batchscope.figures import FigureTables, canvas, figure_rows
 from batchscope.store import records
 from batchscope.study import specifications
 from batchscope.study.budget_kinds import SECONDS, TARGET
-from batchscope.study.specifications import OVER, Scale
+from batchscope.study.specifications import AXIS_WORDS, Scale
 
-_MAX_POINTS = 60  # of a line
+_MAX_POINTS = 60  # points of a line
 _MAX_SERIES = 8
 _MEANS = "Means over the runs that still train, with a 95 % interval (Student's t)."
 
 
 def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
-    """Return one row per run and place in its training, if a training has two places."""
+    """Return one row per run and evaluation; no row if no run has two evaluations."""
     # Rows of different seeds correspond by updates, not by seconds.
     with_updates = replace(spec, columns=(*spec.columns, "updates"))
-    frame = rows.select(tables, with_updates, best_rate=True)
-    if frame.empty or not _axes_of(frame, spec):
+    frame = figure_rows.select(tables, with_updates, best_rate=True)
+    if frame.empty or not _axes_with_values(frame, spec):
         return frame.iloc[:0]
     return _with_target(frame, tables, spec) if spec.table == "trajectories" else frame
 
 
-def _axes_of(frame: pandas.DataFrame, spec: specifications.Figure) -> list[str]:
+def _axes_with_values(frame: pandas.DataFrame, spec: specifications.Figure) -> list[str]:
     frame = frame.dropna(subset=[panel.column for panel in spec.panels], how="all")
-    runs = frame.groupby([*run_series.varying(frame), "batch_size", "seed"], dropna=False)
-    return [axis for axis in spec.over if axis in frame and (runs[axis].nunique() > 1).any()]
+    runs = frame.groupby([*run_series.varying_factors(frame), "batch_size", "seed"], dropna=False)
+    return [axis for axis in spec.x_columns if axis in frame and (runs[axis].nunique() > 1).any()]
 
 
 def _with_target(
     frame: pandas.DataFrame, tables: FigureTables, spec: specifications.Figure
 ) -> pandas.DataFrame:
-    """Return a frame with the target of the comparisons of each series; NaN without one."""
+    """Add a column with the target of each series in comparisons.csv, NaN without a single one."""
     target, compared = pandas.Series(np.nan, frame.index), tables.comparisons
     if len(compared):
-        of_loss = compared["budget_column"].eq(spec.panels[0].column)
-        compared = compared[compared["budget"].eq(TARGET) & of_loss]
-    for group in run_series.series(frame.drop(columns=RATE, errors="ignore")):
+        is_loss = compared["budget_column"].eq(spec.panels[0].column)
+        compared = compared[compared["budget"].eq(TARGET) & is_loss]
+    for group in run_series.split_series(frame.drop(columns=RATE, errors="ignore")):
         factors = {name: value for name, value in group.factors.items() if name in compared}
-        values = run_series.matching(compared, factors).get("budget_value", target[:0]).unique()
+        values = (
+            run_series.rows_with_factors(compared, factors).get("budget_value", target[:0]).unique()
+        )
         if len(values) == 1:
             target[group.frame.index] = float(values[0])
     return frame.assign(target=target)
@@ -60,9 +65,9 @@ def _with_target(
 
 def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Return a row of panels for each series, one for each axis and outcome."""
-    groups, note = canvas.first(canvas.present(frame), _MAX_SERIES)
-    panels = rows.panels(frame, spec)
-    columns = list(itertools.product(_axes_of(frame, spec), panels))
+    groups, note = canvas.first_items(canvas.testable(frame), _MAX_SERIES)
+    panels = figure_rows.panels(frame, spec)
+    columns = list(itertools.product(_axes_with_values(frame, spec), panels))
     width = {1: 6.5, 2: 4.2}.get(len(columns), canvas.PANEL_WIDTH)
     height = canvas.PANEL_HEIGHT if len(groups) < 4 else 2.2
     shared = {"sharex": "col", "sharey": "col" if len(panels) > 1 else True}
@@ -70,31 +75,31 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     grid = grid.reshape(len(groups), len(columns))
     styles = canvas.size_styles(frame["batch_size"].unique())
     # Diverged runs set the scale only if no run finished.
-    runs = rows.finished(frame)
+    runs = figure_rows.finished(frame)
     values = [
         (runs if runs[panel.column].notna().any() else frame)[panel.column] for _, panel in columns
     ]
     for axes, (_, panel) in zip(grid[0], columns, strict=True):
         if panel.scale == Scale.LOG:
             axes.set_yscale("log")
-    canvas.value_scale(grid[0], values)
+    canvas.set_value_scale(grid[0], values)
     for line, group in zip(grid, groups, strict=True):
         for axes, (axis, panel) in zip(line, columns, strict=True):
             _draw_panel(axes, group.frame, axis, panel.column, styles)
-            by = f"by {OVER[axis]}" if len(spec.over) > 1 else ""
+            by = f"by {AXIS_WORDS[axis]}" if len(spec.x_columns) > 1 else ""
             heading = ", ".join(filter(None, [panel.title, by, group.label]))
-            canvas.title(axes, display.capital(heading) or spec.title)
+            canvas.set_title(axes, display.capital(heading) or spec.title)
         line[0].set_ylabel(panels[0].label)
     for axes, (axis, panel), panel_values in zip(grid[-1], columns, values, strict=True):
         _label_horizontal_axis(axes, frame[axis], axis)
-        canvas.value_axis(axes, panel_values, scale=panel.scale)
-        canvas.around(axes, panel_values, 0.05)
-    canvas.size_legend(figure, styles)
+        canvas.set_value_axis(axes, panel_values, scale=panel.scale)
+        canvas.limit_to_values(axes, panel_values, 0.05)
+    canvas.draw_size_legend(figure, styles)
     notes = [note, _MEANS] if frame["seed"].nunique() > 1 else [note]
     notes += ["×: diverged."] if (frame["status"] == records.DIVERGED).any() else []
     targets = frame["target"].dropna().unique() if "target" in frame else ()
     notes += [f"Dotted: the target, {display.number(targets[0])}."] if len(targets) == 1 else []
-    canvas.notes(figure, rows.runs(frame), *notes)
+    canvas.write_notes(figure, figure_rows.distinct_runs(frame), *notes)
     return figure
 
 
@@ -105,18 +110,18 @@ def _draw_panel(
     points = frame[frame[axis].notna() & np.isfinite(frame[column].astype(float))]
     if points.empty:
         untimed = axis == SECONDS and frame[column].notna().any()
-        canvas.empty(axes, "not timed" if untimed else "no run")
-    for size, of_size in points.groupby("batch_size"):
-        props, finished = styles[int(size)], rows.finished(of_size)
+        canvas.write_no_data(axes, "not timed" if untimed else "no run")
+    for size, size_points in points.groupby("batch_size"):
+        props, finished = styles[int(size)], figure_rows.finished(size_points)
         if len(finished):
             _draw_mean(axes, finished, axis, column, props)
-        for _, run in of_size[of_size["status"] != records.FINISHED].groupby("seed"):
+        for _, run in size_points[size_points["status"] != records.FINISHED].groupby("seed"):
             axes.plot(run[axis], run[column], linewidth=0.6, alpha=0.6, **props)
-            if run["status"].iloc[0] == records.DIVERGED:  # its loss has left the panel
+            if run["status"].iloc[0] == records.DIVERGED:  # A cross marks where its loss left.
                 at_edge = {"transform": axes.get_xaxis_transform(), "color": props["color"]}
                 axes.plot(run[axis].iloc[-1], 0.97, marker="x", **at_edge)
     if "target" in frame and np.isfinite(target := float(frame["target"].iloc[0])):
-        axes.axhline(target, color=canvas.MUTED, linewidth=0.9, linestyle=canvas.LINES[2])
+        axes.axhline(target, color=canvas.MUTED, linewidth=0.9, linestyle=canvas.LINE_STYLES[2])
 
 
 def _draw_mean(
@@ -131,17 +136,17 @@ def _draw_mean(
     table = runs.pivot_table(column, index, "seed")
     # A run that stopped between two rows of the others has no value at them.
     table = table[~(table.isna() & table.bfill().notna()).any(axis=1)]
-    table = table.iloc[thinned(len(table), axis != "epoch")]
-    at = runs.groupby(index)[axis].mean()[table.index].to_numpy(float)
-    if len(at) < 3:
+    table = table.iloc[thinned_indices(len(table), axis != "epoch")]
+    x = runs.groupby(index)[axis].mean()[table.index].to_numpy(float)
+    if len(x) < 3:
         mean, low, high, _ = canvas.mean_intervals(axes, table.to_numpy(float))
-        canvas.error_bars(axes, at, mean, low, high, marker="o", linestyle="none", **props)
+        canvas.draw_error_bars(axes, x, mean, low, high, marker="o", linestyle="none", **props)
     else:
-        canvas.curve(axes, table, props, at)
+        canvas.draw_curve(axes, table, props, x)
 
 
-def thinned(length: int, ratios: bool) -> np.ndarray:
-    """Return at most 60 indices with the first and the last, evenly spread or by ratios."""
+def thinned_indices(length: int, ratios: bool) -> np.ndarray:
+    """Return at most 60 indices with the first and the last, at equal distances or ratios."""
     if length <= _MAX_POINTS:
         return np.arange(length)
     indices = np.linspace(0, length - 1, _MAX_POINTS)
@@ -155,7 +160,7 @@ def _label_horizontal_axis(axes: Axes, values: pandas.Series, axis: str) -> None
     if axis == "epoch":
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
         return
-    positive = values[values > 0].astype(float)  # not the evaluation before the first update
+    positive = values[values > 0].astype(float)  # without the evaluation before the first update
     if len(positive):
         axes.set_xscale("log", nonpositive="mask")
-        canvas.few_log_labels(axes.xaxis, positive.max() / positive.min(), crowded=30)
+        canvas.set_log_labels(axes.xaxis, positive.max() / positive.min(), crowded=30)

@@ -1,12 +1,13 @@
-"""Curves of trained weights: the loss along a line, and the norm of mean gradients.
+"""Curves of trained weights: the loss along a line, or the norm of mean gradients.
 
-Curves are means over seeds with a band. Losses along random directions have a curve for each batch
-size; on the line between two minimisers there is a curve for each part of the data.
+Curves are means over seeds with a band. A specification with `over` asks for losses along a line: a
+curve per batch size in random directions, a curve per split on a line between two minimisers.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pandas
@@ -16,99 +17,110 @@ from matplotlib.ticker import MaxNLocator
 
 from batchscope.analysis import run_series
 from batchscope.core import display
-from batchscope.figures import FigureTables, canvas, rows
+from batchscope.figures import FigureTables, canvas, figure_rows
 from batchscope.study import specifications
 from batchscope.study.specifications import Scale
 
 _SPLITS = {"train": "training data", "validation": "validation data", "test": "test data"}
-_ENDS = {"small": 0.0, "large": 1.0}  # column with the value of a factor -> place on the line
+_MINIMISERS = {"small": 0.0, "large": 1.0}  # column with a factor's value -> place on the line
 _PLACES = {"start": "Start", "middle": "Middle", "end": "End"}
 _RANDOM = ({"color": canvas.MUTED, "linewidth": 0.7}, "the same gradients with random signs")
-_DOTS = {"marker": "o", "markersize": 4, **canvas.EDGED}
+_DOTS = {"marker": "o", "markersize": 4, **canvas.MARKER_EDGE}
 
 
 def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
     """Return one row per run and position, on the line between minimisers also per split."""
-    if not spec.over:
-        return rows.select(tables, spec)
-    table, (over,) = getattr(tables, spec.table), spec.over
+    if not spec.x_columns:
+        return figure_rows.select(tables, spec)
+    table, (over,) = getattr(tables, spec.table), spec.x_columns
     if table.empty:
         return table
     if spec.lines:
-        names = [*run_series.varying(table), "batch_size", "seed", over, spec.lines, *spec.columns]
+        names = [
+            *run_series.varying_factors(table),
+            "batch_size",
+            "seed",
+            over,
+            spec.lines,
+            *spec.columns,
+        ]
         names += [panel.column for panel in spec.panels]
         return table[list(dict.fromkeys(names))].reset_index(drop=True)
     lines = table[table["kind"] == "line"]
     at_zero = lines[lines[over] == 0].drop_duplicates(["run", "index"])
-    foot = at_zero.set_index(["run", "index"])["loss"].rename("foot")
-    lines = lines.join(foot, on=["run", "index"])
+    loss_at_zero = at_zero.set_index(["run", "index"])["loss"].rename("foot")
+    lines = lines.join(loss_at_zero, on=["run", "index"])
     lines["rise"] = lines["loss"] - lines["foot"]
-    keys = [*run_series.varying(lines), "batch_size", "seed", over]
+    keys = [*run_series.varying_factors(lines), "batch_size", "seed", over]
     means = lines.groupby(keys, sort=False, dropna=False)[["loss", "rise"]]
     return means.mean(skipna=False).reset_index()
 
 
 def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
-    return _draw_losses(frame, spec) if spec.over else _draw_alignment(frame, spec)
+    return _draw_losses(frame, spec) if spec.x_columns else _draw_alignment(frame, spec)
 
 
 def _draw_losses(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
-    """Return a row of panels for each series, and on a line between minimisers each batch size."""
-    (over,), by = spec.over, spec.lines or "batch_size"
+    """Return a row of panels for each series; on a line between minimisers, for each batch size."""
+    (over,), line_column = spec.x_columns, spec.lines or "batch_size"
     if spec.lines:
-        parts = rows.parts(frame, "batch_size")[: canvas.MAX_SERIES]
+        parts = figure_rows.labelled_parts(frame, "batch_size")
     else:
-        parts = [(group.label, group.frame) for group in run_series.series(frame)]
-        parts = parts[: canvas.MAX_SERIES]
+        parts = [(group.label, group.frame) for group in run_series.split_series(frame)]
+    parts = parts[: canvas.MAX_SERIES]
     count = len(parts) * len(spec.panels)
     columns = len(spec.panels) if len(spec.panels) > 1 else count
     figure, grid = canvas.panels(count, columns, 4.2 if len(parts) < 3 else 3.4, 2.9, sharex=True)
     if spec.lines:
-        splits = [split for split in _SPLITS if (frame[by] == split).any()]
+        splits = [split for split in _SPLITS if (frame[line_column] == split).any()]
         styles = dict(zip(splits, canvas.series_styles(len(splits)), strict=True))
         styles = {split: {**props, "marker": ""} for split, props in styles.items()}
-        canvas.legend(figure, [(props, _SPLITS[split]) for split, props in styles.items()])
+        canvas.draw_legend(figure, [(props, _SPLITS[split]) for split, props in styles.items()])
     else:
-        styles = canvas.size_styles(frame[by].unique())
-        canvas.size_legend(figure, styles)
+        styles = canvas.size_styles(frame[line_column].unique())
+        canvas.draw_size_legend(figure, styles)
     for line, (label, part) in zip(grid.reshape(len(parts), -1), parts, strict=True):
         for axes, panel in zip(line, spec.panels, strict=True):
             for value, props in styles.items():
-                table = part[part[by] == value].astype({panel.column: float})
+                table = part[part[line_column] == value].astype({panel.column: float})
                 table = table.pivot_table(panel.column, over, "seed", dropna=False)
-                if table.size:
-                    table = table.where(np.isfinite)
-                    canvas.curve(axes, table, props)
-                    if table.notna().sum(axis=1).max() > 1:
-                        thin = {"color": props["color"], "linewidth": 0.5, "alpha": 0.5}
-                        axes.plot(table.index, table, **thin)
-            canvas.linear_ticks(axes.yaxis)
+                _draw_mean_and_seeds(axes, table, props)
+            canvas.set_linear_ticks(axes.yaxis)
             axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=(1, 2, 5, 10)))
-            canvas.around(axes, frame[panel.column], 0.08)
+            canvas.limit_to_values(axes, frame[panel.column], 0.08)
             if panel.scale == Scale.PERCENT:
                 axes.yaxis.set_major_formatter(canvas.percent_tick)
             axes.set(xlabel=f"position {over}", ylabel=panel.label)
-            canvas.title(axes, display.titled(panel.title, label), 11 if spec.lines else 0)
+            canvas.set_title(axes, display.titled(panel.title, label), 11 if spec.lines else 0)
             if spec.lines:
                 _mark_minimisers(axes, part.iloc[0])
     return figure
 
 
+def _draw_mean_and_seeds(axes: Axes, table: pandas.DataFrame, props: dict[str, Any]) -> None:
+    if table.size:
+        table = table.where(np.isfinite)
+        canvas.draw_curve(axes, table, props)
+        if table.notna().sum(axis=1).max() > 1:
+            seed_style = {"color": props["color"], "linewidth": 0.5, "alpha": 0.5}
+            axes.plot(table.index, table, **seed_style)
+
+
 def _mark_minimisers(axes: Axes, row: pandas.Series) -> None:
     """Mark both minimisers with their values of the factor that differs."""
     props = {"xycoords": axes.get_xaxis_transform(), "fontsize": 7.5, "color": canvas.INK}
-    for column, at in _ENDS.items():
+    for column, x in _MINIMISERS.items():
         value = row[column]
         value = int(value) if isinstance(value, float) and value.is_integer() else value
         name = run_series.describe({row["factor"]: value})
-        axes.axvline(at, color=canvas.MUTED, linewidth=0.8, zorder=1)
-        canvas.annotate(axes, name, (at, 1.0), (0, 3), ha="center", annotation_clip=False, **props)
+        axes.axvline(x, color=canvas.MUTED, linewidth=0.8, zorder=1)
+        canvas.annotate(axes, name, (x, 1.0), (0, 3), ha="center", annotation_clip=False, **props)
 
 
 def _draw_alignment(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Return a row per series and a panel per place, with the smallest and largest batch size."""
-    (panel,), finished = rows.panels(frame, spec), rows.finished(frame)
-    groups, note = canvas.first(canvas.present(frame))
+    (panel,), finished = (figure_rows.panels(frame, spec), figure_rows.finished(frame))
+    groups, note = canvas.first_items(canvas.testable(frame))
     styles = canvas.size_styles(finished["batch_size"].unique())
     styles = {size: styles[size] for size in (min(styles), max(styles))}
     places = [place for place in _PLACES if (finished["place"] == place).any()]
@@ -119,26 +131,27 @@ def _draw_alignment(frame: pandas.DataFrame, spec: specifications.Figure) -> Fig
     first.set_yscale("log")
     for line, group in zip(grid.reshape(shape), groups, strict=True):
         for axes, place in zip(line, places, strict=True):
-            at_place = rows.finished(group.frame)
+            at_place = figure_rows.finished(group.frame)
             at_place = at_place[at_place["place"] == place]
-            for size, of_size in at_place[at_place["batch_size"].isin(styles)].groupby(
+            for size, size_rows in at_place[at_place["batch_size"].isin(styles)].groupby(
                 "batch_size"
             ):
-                table = of_size.pivot_table(panel.column, "examples", "seed")
-                canvas.curve(axes, table, {**_DOTS, **styles[size]})
-                random = of_size.groupby("examples")["independent"].mean()
+                table = size_rows.pivot_table(panel.column, "examples", "seed")
+                canvas.draw_curve(axes, table, {**_DOTS, **styles[size]})
+                random = size_rows.groupby("examples")["independent"].mean()
                 axes.plot(random, linewidth=0.7, **{**styles[size], "zorder": 1})
-            canvas.title(axes, display.titled(_PLACES[place], group.label))
+            canvas.set_title(axes, display.titled(_PLACES[place], group.label))
             axes.set(xlabel="examples b in a mean gradient", ylabel=panel.label)
             axes.label_outer()
-    examples = canvas.spread(sorted(finished["examples"].dropna().astype(int).unique().tolist()))
+    examples = sorted(finished["examples"].dropna().astype(int).unique().tolist())
+    examples = canvas.labelled_values(examples)
     first.set_xticks(examples, map(display.tick, examples))
     first.minorticks_off()
     values = finished[[panel.column, "independent"]].to_numpy(float)
     low = np.nanmin(values[values > 0])
     first.set_ylim(low / 1.15, 1.3)
-    canvas.few_log_labels(first.yaxis, 1 / low)
+    canvas.set_log_labels(first.yaxis, 1 / low)
     lines = [({"color": props["color"]}, f"batch size {size}") for size, props in styles.items()]
-    canvas.legend(figure, [*lines, _RANDOM])
-    canvas.notes(figure, rows.runs(frame), note)
+    canvas.draw_legend(figure, [*lines, _RANDOM])
+    canvas.write_notes(figure, figure_rows.distinct_runs(frame), note)
     return figure

@@ -1,4 +1,4 @@
-"""The distribution of the updates' norms by batch size, and its median against batch size."""
+"""Distribution of the norms of updates: an outline per batch size, and medians by batch size."""
 
 from __future__ import annotations
 
@@ -11,38 +11,35 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from batchscope.core import display
-from batchscope.figures import FigureTables, canvas, rows
-from batchscope.figures.kinds.by_batch_size import (
-    Cell,
-    draw_cell,
-    published_entries,
-    with_published,
-)
+from batchscope.figures import FigureTables, batch_size_panel, canvas, figure_rows
 from batchscope.study import specifications
 
 
 def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
-    return rows.select(tables, spec, best_rate=True)
+    return figure_rows.select(tables, spec, best_rate=True)
 
 
 def draw(
-    frame: pandas.DataFrame, spec: specifications.Figure, numbers: pandas.DataFrame | None = None
+    frame: pandas.DataFrame, spec: specifications.Figure, published: pandas.DataFrame | None = None
 ) -> Figure:
     """Return a row per series with the distributions and the medians by batch size."""
-    (panel,), (ink,) = rows.panels(frame, spec), canvas.series_styles(1)
-    groups, note = canvas.first(canvas.present(frame))
+    (panel,), (ink,) = figure_rows.panels(frame, spec), canvas.series_styles(1)
+    groups, note = canvas.first_items(canvas.testable(frame))
     styles = canvas.size_styles(frame["batch_size"].unique())
     figure, grid = canvas.panels(2 * len(groups), 2, width=4.2)
     for left, right, group in zip(grid[::2], grid[1::2], groups, strict=True):
         _draw_distributions(left, group.frame, styles, panel.column)
-        canvas.title(left, display.titled("Distribution", group.label))
+        canvas.set_title(left, display.titled("Distribution", group.label))
         title = display.titled(panel.title, group.label)
-        runs = replace(group, label="", frame=rows.runs(group.frame))
-        draw_cell(right, with_published(Cell(panel, title, [runs]), numbers), {"": ink})
-        canvas.keep_possible(right, panel.column)
-    canvas.size_legend(figure, styles)
-    stars = [f"Stars: {text}." for _, text in published_entries(numbers)]
-    canvas.notes(figure, rows.runs(frame), note, "Triangles: medians.", *stars)
+        runs = replace(group, label="", frame=figure_rows.distinct_runs(group.frame))
+        content = batch_size_panel.PanelContent(panel, title, [runs])
+        content = batch_size_panel.with_published(content, published)
+        batch_size_panel.draw(right, content, {"": ink})
+        canvas.limit_to_possible_values(right, panel.column)
+    canvas.draw_size_legend(figure, styles)
+    marks = ["Triangles: medians."]
+    marks += [f"Stars: {text}." for _, text in batch_size_panel.published_entries(published)]
+    canvas.write_notes(figure, figure_rows.distinct_runs(frame), note, *marks)
     return figure
 
 
@@ -50,23 +47,23 @@ def _draw_distributions(
     axes: Axes, frame: pandas.DataFrame, styles: dict[int, dict[str, Any]], median: str
 ) -> None:
     """Draw an outline per batch size: the mean share of the updates in each bin."""
-    binned = rows.finished(frame).dropna(subset="low")
-    for size, chosen in binned.groupby("batch_size"):
-        # All runs have the same bins of equal width in log10, and list a range of them.
-        low, high = np.log10(chosen[["low", "high"]].to_numpy(float)).T
+    binned = figure_rows.finished(frame).dropna(subset="low")
+    for size, bins in binned.groupby("batch_size"):
+        # Bins have one width in log10 and the same edges in all runs. A run lists a range of bins.
+        low, high = np.log10(bins[["low", "high"]].to_numpy(float)).T
         width = np.median(high - low)
         index = np.round(low / width).astype(int)
-        totals = np.bincount(index - index.min(), weights=chosen["share"].to_numpy(float))
+        totals = np.bincount(index - index.min(), weights=bins["share"].to_numpy(float))
         edges = 10 ** (width * np.arange(index.min(), index.max() + 2))
-        shares, props = totals / chosen["seed"].nunique(), styles[int(size)]
+        shares, props = totals / bins["seed"].nunique(), styles[int(size)]
         axes.stairs(shares, edges, linewidth=1.2, **props)
-        middle = chosen.drop_duplicates("seed")[median].mean()
+        middle = bins.drop_duplicates("seed")[median].mean()
         if edges[0] <= middle < edges[-1]:
             height = shares[np.searchsorted(edges, middle, side="right") - 1]
-            axes.plot(middle, height, marker="v", **{**canvas.EDGED, **props, "zorder": 4})
+            axes.plot(middle, height, marker="v", **{**canvas.MARKER_EDGE, **props, "zorder": 4})
     axes.set_xscale("log")
     low, high = axes.get_xlim()
-    canvas.few_log_labels(axes.xaxis, high / low)
+    canvas.set_log_labels(axes.xaxis, high / low)
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(canvas.percent_tick)
     axes.set_xlabel("‖update‖")

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from batchscope.analysis.targets import Target
-from batchscope.analysis.trainings import CHOSEN_ON, Trainings, for_experiment
+from batchscope.analysis.trainings import RUN_LOSS, Trainings, for_experiment
 from batchscope.core import display
 from batchscope.figures import FigureTables, canvas, deciding_outcome
 from batchscope.figures.deciding_outcome import TARGET_COLUMNS
@@ -23,11 +23,11 @@ from batchscope.study.budget_kinds import COSTS, TARGET
 
 _COLUMNS = ["outcome", *TARGET_COLUMNS, "batch_size", "learning_rate"]
 _COLUMNS += ["seeds", "finite", "failed", "mean", "chosen", "recommended"]
-_MAX_WRITTEN, _ROOMY = 9, 6  # batch sizes with room for two digits in a cell, and for three
-_LIGHTEST = 4.0  # ratio to the best mean at the light end of the colours
-# Cells are light with dark text on a dark page too: canvas.INK would change there.
+_MAX_SIZES_WITH_TEXT, _MAX_SIZES_WITH_THREE_DIGITS = 9, 6  # A cell of more sizes has no room.
+_MAX_COST_RATIO = 4.0  # The light end of the colours has this ratio to the best mean.
+# Cells are light with dark text on a dark page too, where canvas.INK would become light.
 _BEST_TO_WORST = LinearSegmentedColormap.from_list("cost", ["#5ba3d0", "#f3f8fc"])
-_WITHOUT, _TEXT = "#e4e4e4", "#111111"
+_NO_MEAN, _TEXT = "#e4e4e4", "#111111"
 # Column -> label, colour and width of the frame of a cell.
 _FRAMES = {"chosen": ("chosen rate", _TEXT, 1.4), "recommended": ("recommended", "#007a58", 3.0)}
 
@@ -36,30 +36,30 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
     """Return a row per series, batch size and learning rate, if there is a choice of rates."""
     cells = [
         {**factors, **cell}
-        for factors, part in deciding_outcome.by_advice(tables)
-        for series in for_experiment(part.runs, part.trajectories, part.metrics)
+        for factors, subset in deciding_outcome.tables_by_series(tables)
+        for series in for_experiment(subset.runs, subset.trajectories, subset.metrics)
         if series.tuned
-        for cell in _cells(series, part)
+        for cell in _cells(series, subset)
     ]
     frame = pandas.DataFrame(cells)
     return frame if len(frame) and frame["mean"].notna().any() else frame.iloc[:0]
 
 
 def _cells(series: Trainings, tables: FigureTables) -> Iterator[dict[str, Any]]:
-    """Yield the cells of a series: of the cost to the target if it decides, else of the loss."""
-    outcome, compared = deciding_outcome.deciding(tables.advice)[0], tables.comparisons
+    """Yield the cells of a series: costs to the target if they decide, or else losses."""
+    outcome, compared = deciding_outcome.deciding_outcomes(tables.advice)[0], tables.comparisons
     compared = compared[compared["budget"].eq(TARGET) & compared["outcome"].eq(outcome)]
-    shared, values = {"outcome": CHOSEN_ON, **dict.fromkeys(TARGET_COLUMNS)}, None
+    shared, cell_values = {"outcome": RUN_LOSS, **dict.fromkeys(TARGET_COLUMNS)}, None
     if len(compared):
         value, column = compared[["budget_value", "budget_column"]].iloc[0]
         column = "" if pandas.isna(column) else column
         shared = {"outcome": outcome, "target_column": column, "target_value": value}
-        values = series.cost_to(Target(column, value), outcome)
-    values = series.column(CHOSEN_ON) if values is None else values
+        cell_values = series.cost_cube(Target(column, value), outcome)
+    cell_values = series.column(RUN_LOSS) if cell_values is None else cell_values
     advice = tables.advice.set_index("item")
     rates = advice.loc[["size"]].set_index("batch_size")["learning_rate"]
     recommended = advice["batch_size"].get("recommendation")
-    for cell in series.cells(values, geometric=shared["outcome"] in COSTS):
+    for cell in series.cell_means(cell_values, geometric=shared["outcome"] in COSTS):
         chosen = rates.get(cell["batch_size"]) == cell["learning_rate"]
         is_recommended = chosen and cell["batch_size"] == recommended
         yield {**shared, **cell, "chosen": int(chosen), "recommended": int(is_recommended)}
@@ -70,32 +70,32 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     factors = [name for name in frame if name not in _COLUMNS]
     groups = list(frame.groupby(factors, sort=False, dropna=False)) if factors else [((), frame)]
     groups = groups[: canvas.MAX_SERIES]
-    most = max(cells["learning_rate"].nunique() for _, cells in groups)
+    count = max(cells["learning_rate"].nunique() for _, cells in groups)
     columns = min(len(groups), 2)
-    figure, grid = canvas.panels(len(groups), columns, width=5.0, height=1.1 + 0.3 * most)
+    figure, grid = canvas.panels(len(groups), columns, width=5.0, height=1.1 + 0.3 * count)
     for axes, (key, cells) in zip(grid, groups, strict=True):
         row, heading = cells.iloc[0], "Lowest validation loss"
         if row["outcome"] in COSTS:
             heading = f"{row['outcome']} to {deciding_outcome.target_words(row)}"
         series = factor_words.describe(dict(zip(factors, key, strict=True)))
-        canvas.title(axes, display.titled(display.capital(heading), series))
+        canvas.set_title(axes, display.titled(display.capital(heading), series))
         _draw_panel(axes, cells)
-    canvas.legend(figure, _legend_entries(frame))
+    canvas.draw_legend(figure, _legend_entries(frame))
     return figure
 
 
 def _draw_panel(axes: Axes, cells: pandas.DataFrame) -> None:
     sizes, rates = (sorted(cells[name].unique()) for name in ("batch_size", "learning_rate"))
-    cells = cells.assign(shade=_shades(cells["mean"].to_numpy(float)))
+    cells = cells.assign(shade=_cell_colours(cells["mean"].to_numpy(float)))
     for _, cell in cells.sort_values(["chosen", "recommended"]).iterrows():
         x, y = sizes.index(cell["batch_size"]), rates.index(cell["learning_rate"])
         axes.add_patch(Rectangle((x, y), 1, 1, facecolor=cell["shade"], edgecolor="#ffffff"))
         for name, (_, colour, width) in _FRAMES.items():
             if cell[name]:
-                inside = (x + 0.06, y + 0.1), 0.88, 0.8
-                axes.add_patch(Rectangle(*inside, fill=False, edgecolor=colour, linewidth=width))
-        if len(sizes) <= _MAX_WRITTEN:
-            text = _text(cell, 3 if len(sizes) <= _ROOMY else 2)
+                corner = (x + 0.06, y + 0.1), 0.88, 0.8
+                axes.add_patch(Rectangle(*corner, fill=False, edgecolor=colour, linewidth=width))
+        if len(sizes) <= _MAX_SIZES_WITH_TEXT:
+            text = _cell_text(cell, 3 if len(sizes) <= _MAX_SIZES_WITH_THREE_DIGITS else 2)
             props = {"color": canvas.FAILED_COLOUR if text == "failed" else _TEXT, "fontsize": 8}
             axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", **props)
     axes.set(xlim=(0, len(sizes)), ylim=(0, len(rates)))
@@ -107,21 +107,21 @@ def _draw_panel(axes: Axes, cells: pandas.DataFrame) -> None:
     axes.spines[:].set_visible(False)
 
 
-def _shades(means: np.ndarray) -> list[str]:
+def _cell_colours(means: np.ndarray) -> list[str]:
     """Return the colour of each mean by its ratio to the smallest, on a logarithmic scale.
 
-    The scale is linear from the smallest to the largest mean if not all are positive.
+    If a mean is not positive, the scale is linear from the smallest to the largest mean.
     """
     finite = means[np.isfinite(means)]
     if len(finite) and finite.min() > 0:
-        shares = np.log(means / finite.min()) / math.log(_LIGHTEST)
+        shares = np.log(means / finite.min()) / math.log(_MAX_COST_RATIO)
     else:
         shares = (means - finite.min(initial=np.inf)) / (np.ptp(finite) if len(finite) > 1 else 1.0)
-    return [_WITHOUT if math.isnan(share) else to_hex(_BEST_TO_WORST(share)) for share in shares]
+    return [_NO_MEAN if math.isnan(share) else to_hex(_BEST_TO_WORST(share)) for share in shares]
 
 
-def _text(cell: pandas.Series, digits: int) -> str:
-    """Return the mean of a cell, or the number of seeds with a value."""
+def _cell_text(cell: pandas.Series, digits: int) -> str:
+    """Return the mean of a cell; `failed` or `2/3` if not all seeds have a value."""
     if cell["failed"] == cell["seeds"]:
         return "failed"
     if cell["finite"] < cell["seeds"]:
@@ -130,15 +130,17 @@ def _text(cell: pandas.Series, digits: int) -> str:
 
 
 def _legend_entries(frame: pandas.DataFrame) -> list[tuple[Any, str]]:
-    worst = f"{_LIGHTEST:.0f} × or more" if frame["mean"].min() > 0 else "worst"
+    worst = f"{_MAX_COST_RATIO:.0f} × or more" if frame["mean"].min() > 0 else "worst"
     entries = [
         (Patch(facecolor=_BEST_TO_WORST(end), edgecolor=canvas.GRID), label)
         for end, label in ((0.0, "best"), (1.0, worst))
     ]
-    partly = frame["finite"].lt(frame["seeds"]) & frame["failed"].lt(frame["seeds"])
-    if partly.any():
+    partial = frame["finite"].lt(frame["seeds"]) & frame["failed"].lt(frame["seeds"])
+    if partial.any():
         reached = "reached" if frame["outcome"].isin(COSTS).any() else "ended"
-        entries.append((Patch(facecolor=_WITHOUT), f"{_text(frame[partly].iloc[0], 2)} {reached}"))
+        entries.append(
+            (Patch(facecolor=_NO_MEAN), f"{_cell_text(frame[partial].iloc[0], 2)} {reached}")
+        )
     middle = _BEST_TO_WORST(0.5)
     entries += [
         (Patch(facecolor=middle, edgecolor=colour, linewidth=width), label)

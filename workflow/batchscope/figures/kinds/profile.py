@@ -1,4 +1,7 @@
-"""Time and utilisation of training steps: shares of the wall time, and samples over time."""
+"""Where the time of training steps goes: bars of shares, or samples of utilisation over time.
+
+The table of the specification decides: samples.csv has samples, profiles.csv has shares.
+"""
 
 from __future__ import annotations
 
@@ -13,27 +16,26 @@ from matplotlib.patches import Patch
 
 from batchscope.analysis import run_series
 from batchscope.core import display
-from batchscope.figures import FigureTables, canvas
-from batchscope.figures.kinds.sweep import value_axis
-from batchscope.figures.rows import sweeps, timing_factors, timing_rows
+from batchscope.figures import FigureTables, canvas, timing_rows
+from batchscope.figures.kinds.sweep import set_axis_from_zero
 from batchscope.study import specifications
 
-# Column -> words and colour of its bars, which also differ in grey.
-_PARTS = {
+# Column -> words and colour of its bars. The colours also differ in grey.
+_TIME_PARTS = {
     "compute": ("compute", "#0072B2"),
     "input": ("waiting for input", "#E69F00"),
     "host": ("neither", "#d0d0d0"),
 }
-_ALWAYS = ("loop", "input_pipeline")  # in all headings
+_HEADING_FACTORS = ("loop", "input_pipeline")  # All headings state these factors.
 # Columns of numbers at the right of the bars -> their headings.
 _NUMBERS = {"steps_per_second": "steps/s", "process_percent": "CPU %", "gpu_percent": "GPU %"}
-_BAR, _ROW, _WIDTH = 0.78, 0.22, 7.6  # height of a bar in rows, of a row and the figure in inches
-_MIN_WRITTEN = 0.055  # share of a bar with room for its percentage
+_BAR_HEIGHT, _ROW_HEIGHT, _WIDTH = 0.78, 0.22, 7.6  # in rows, inches and inches
+_MIN_WRITTEN_SHARE = 0.055  # Smaller shares have no room for their percentage.
 _MAX_BARS, _MAX_SERIES = 60, 4
-_COLUMN = 44  # width of a column of numbers in points
+_NUMBER_WIDTH = 44  # points of a column of numbers
 _SAMPLES = "samples"
-_HEIGHTS = (2.0, 1.25)  # inches, of the two panels of a series of samples
-_LETTER, _POINTS = 6.0, 560.0  # approximate widths of a digit and of the time axis in points
+_PANEL_HEIGHTS = (2.0, 1.25)  # inches of the two panels of a series of samples
+_DIGIT_WIDTH, _TIME_AXIS_WIDTH = 6.0, 560.0  # approximate, in points
 _PROCESS: dict[str, Any] = {"color": canvas.INK, "linewidth": 1.0}
 _GPU: dict[str, Any] = {**_PROCESS, "linestyle": (0, (4, 1.2))}
 # Column -> props of its line.
@@ -57,16 +59,17 @@ class TracePhase(NamedTuple):
 def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
     """Return one row per series and sample, or per configuration and batch size.
 
-    Speed and utilisation of a configuration are those without the profiler.
+    Speed and utilisation of a configuration were measured without the profiler.
     """
-    rows = timing_rows(getattr(tables, spec.table))
+    rows = timing_rows.usable_rows(getattr(tables, spec.table))
     if rows.empty:
         return rows
     columns = ["batch_size", "phase", "seconds", *_UTILISATION, *_MEMORY]
     if spec.table != _SAMPLES:
         rows = rows if rows["compute"].notna().any() else rows.iloc[:0]
-        columns = [*_ALWAYS, "batch_size", "status", *_PARTS, "steps", *_NUMBERS]
-    return rows[list(dict.fromkeys([*timing_factors(rows), *columns]))].reset_index(drop=True)
+        columns = [*_HEADING_FACTORS, "batch_size", "status", *_TIME_PARTS, "steps", *_NUMBERS]
+    columns = dict.fromkeys([*timing_rows.factor_columns(rows), *columns])
+    return rows[list(columns)].reset_index(drop=True)
 
 
 def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
@@ -74,22 +77,22 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
 
 
 def _draw_bars(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
-    """Return one bar per configuration and batch size, under headings."""
+    """Return one bar per batch size, below a heading for each configuration."""
     numbers = [name for name in _NUMBERS if frame[name].notna().any()]
-    factors = [*run_series.varying(frame), *_ALWAYS]
+    factors = [*run_series.varying_factors(frame), *_HEADING_FACTORS]
     lines: list[str | pandas.Series] = []  # headings, and rows with a bar
-    for group in sweeps(frame):
-        common = [name for name in factors if group.frame[name].nunique() == 1]
-        heading = run_series.describe({name: group.frame[name].iloc[0] for name in common})
+    for group in timing_rows.sweep_series(frame):
+        shared = [name for name in factors if group.frame[name].nunique() == 1]
+        heading = run_series.describe({name: group.frame[name].iloc[0] for name in shared})
         lines += [display.capital(heading), *(row for _, row in group.frame.iterrows())]
     lines, sizes = lines[:_MAX_BARS], {}
-    figure, (axes,) = canvas.panels(1, 1, _WIDTH, 0.75 + _ROW * max(len(lines), 4))
-    for at, line in enumerate(lines):
-        if isinstance(line, str):
-            axes.text(0.0, at, line, va="center", fontweight="bold", in_layout=False)
+    figure, (axes,) = canvas.panels(1, 1, _WIDTH, 0.75 + _ROW_HEIGHT * max(len(lines), 4))
+    for y, content in enumerate(lines):
+        if isinstance(content, str):
+            axes.text(0.0, y, content, va="center", fontweight="bold", in_layout=False)
         else:
-            sizes[at] = str(line["batch_size"])
-            _draw_bar(axes, at, line, numbers)
+            sizes[y] = str(content["batch_size"])
+            _draw_bar(axes, y, content, numbers)
     axes.set_yticks(list(sizes), list(sizes.values()))
     axes.set(xlim=(0, 1), ylim=(len(lines) - 0.4, -0.6), title=spec.title, ylabel="batch size")
     axes.xaxis.set_major_formatter(canvas.percent_tick)
@@ -98,47 +101,47 @@ def _draw_bars(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     axes.grid(visible=False)
     axes.spines["left"].set_visible(False)
     for column, name in enumerate(numbers, 1):
-        _write(axes, column, 0.0, _NUMBERS[name])
+        _write_number(axes, column, 0.0, _NUMBERS[name])
     edge = {"edgecolor": canvas.MUTED, "linewidth": 0.5}
-    patches = [(Patch(facecolor=colour, **edge), text) for text, colour in _PARTS.values()]
-    canvas.legend(figure, patches)
+    patches = [(Patch(facecolor=colour, **edge), text) for text, colour in _TIME_PARTS.values()]
+    canvas.draw_legend(figure, patches)
     return figure
 
 
-def _draw_bar(axes: Axes, at: float, row: pandas.Series, numbers: list[str]) -> None:
-    shares = np.array([row[name] for name in _PARTS], float)
+def _draw_bar(axes: Axes, y: float, row: pandas.Series, numbers: list[str]) -> None:
+    shares = np.array([row[name] for name in _TIME_PARTS], float)
     if not np.isfinite(shares).all():
         props = {"va": "center", "fontsize": 8, "color": canvas.FAILED_COLOUR}
-        axes.text(0.01, at, str(row["status"]).replace("_", " "), **props)
+        axes.text(0.01, y, str(row["status"]).replace("_", " "), **props)
         return
     starts = np.cumsum(shares) - shares
-    for (_, colour), start, share in zip(_PARTS.values(), starts, shares, strict=True):
+    for (_, colour), start, share in zip(_TIME_PARTS.values(), starts, shares, strict=True):
         bars = axes.barh(
-            at, share, _BAR, left=start, color=colour, edgecolor=canvas.PAPER, zorder=2
+            y, share, _BAR_HEIGHT, left=start, color=colour, edgecolor=canvas.PAPER, zorder=2
         )
-        if share >= _MIN_WRITTEN:
+        if share >= _MIN_WRITTEN_SHARE:
             props = {"fontsize": 7.5, "color": canvas.PAPER if start == 0 else "#000000"}
             axes.bar_label(bars, [display.percent(share, 0)], label_type="center", **props)
     for column, name in enumerate(numbers, 1):
         if math.isfinite(value := float(row[name])):
-            _write(axes, column, at, display.grouped(value))
+            _write_number(axes, column, y, display.grouped(value))
 
 
-def _write(axes: Axes, column: int, at: float, text: str) -> None:
+def _write_number(axes: Axes, column: int, y: float, text: str) -> None:
     props = {"ha": "right", "va": "center", "fontsize": 8.5, "annotation_clip": False}
-    canvas.annotate(axes, text, (1.0, at), (_COLUMN * column, 0), **props)
+    canvas.annotate(axes, text, (1.0, y), (_NUMBER_WIDTH * column, 0), **props)
 
 
 def _draw_samples(frame: pandas.DataFrame) -> Figure:
-    """Return the utilisation over the memory of each series, through consecutive trainings."""
-    groups = sweeps(frame)[:_MAX_SERIES]
-    figure = canvas.new_figure(8.8, 0.4 + sum(_HEIGHTS) * len(groups))
-    ratios = _HEIGHTS * len(groups)
+    """Return a panel of utilisation above a panel of memory for each series, over time."""
+    groups = timing_rows.sweep_series(frame)[:_MAX_SERIES]
+    figure = canvas.new_figure(8.8, 0.4 + sum(_PANEL_HEIGHTS) * len(groups))
+    ratios = _PANEL_HEIGHTS * len(groups)
     grid = figure.subplots(2 * len(groups), 1, squeeze=False, height_ratios=ratios)[:, 0]
     for upper, lower, group in zip(grid[::2], grid[1::2], groups, strict=True):
-        # The rows are in order of batch size, with rests last.
+        # The frame is in order of batch size; samples between trainings, without one, are last.
         rows = group.frame.sort_index().sort_values("seconds", kind="stable")
-        trainings, seconds = phases(rows), rows["seconds"].to_numpy(float)
+        trainings, seconds = training_phases(rows), rows["seconds"].to_numpy(float)
         for axes, columns in ((upper, _UTILISATION), (lower, _MEMORY)):
             for phase in trainings:
                 shade = {"color": canvas.MUTED, "alpha": 0.15, "linewidth": 0, "zorder": 0}
@@ -146,7 +149,7 @@ def _draw_samples(frame: pandas.DataFrame) -> Figure:
             measured = [name for name in columns if rows[name].notna().any()]
             for name in measured:
                 axes.plot(seconds, rows[name], drawstyle="steps-pre", **columns[name])
-            value_axis(axes, rows[measured].to_numpy(float), is_linear=True)
+            set_axis_from_zero(axes, rows[measured].to_numpy(float), is_linear=True)
             axes.set_xlim(seconds.min(), max(seconds.max(), seconds.min() + 1e-3))
         upper.set_ylabel("utilisation (%)")
         lower.set_ylabel("memory (MB)")
@@ -156,11 +159,12 @@ def _draw_samples(frame: pandas.DataFrame) -> Figure:
     grid[-1].set_xlabel("time (s)")
     entries = zip(_UTILISATION.items(), _LABELS, strict=True)
     has_values = frame.notna().any()
-    canvas.legend(figure, [(props, label) for (name, props), label in entries if has_values[name]])
+    entries = [(props, label) for (name, props), label in entries if has_values[name]]
+    canvas.draw_legend(figure, entries)
     return figure
 
 
-def phases(rows: pandas.DataFrame) -> list[TracePhase]:
+def training_phases(rows: pandas.DataFrame) -> list[TracePhase]:
     """Return the trainings of a series of samples in order.
 
     A sample represents the time since the previous one, so a training starts at the last sample
@@ -177,12 +181,12 @@ def phases(rows: pandas.DataFrame) -> list[TracePhase]:
 def _label_trainings(axes: Axes, trainings: list[TracePhase], seconds: float) -> None:
     """Write the batch sizes above their trainings if there is room."""
     props = {"xycoords": axes.get_xaxis_transform(), "ha": "center", "fontsize": 8}
-    end = -math.inf
+    last_end = -math.inf
     for phase in trainings:
         middle = (phase.start + phase.stop) / 2
-        room = _LETTER * len(str(phase.batch_size)) / 2 * seconds / _POINTS
-        if middle - room > end:
-            end = middle + room
+        room = _DIGIT_WIDTH * len(str(phase.batch_size)) / 2 * seconds / _TIME_AXIS_WIDTH
+        if middle - room > last_end:
+            last_end = middle + room
             canvas.annotate(axes, str(phase.batch_size), (middle, 1.0), (0, 3), **props)
     left = {"xycoords": "axes fraction", "ha": "right", "fontsize": 8}
     canvas.annotate(axes, "batch size", (0.0, 1.0), (-4, 3), **left)

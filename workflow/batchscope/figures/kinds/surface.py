@@ -16,14 +16,14 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 
 from batchscope.analysis import run_series
 from batchscope.core import display
-from batchscope.figures import FigureTables, canvas, rows
+from batchscope.figures import FigureTables, canvas, figure_rows
 from batchscope.study import specifications
 
-_MAX_COLUMNS = 4  # batch sizes; of more, the smallest and the largest are shown
-_MAX_ROWS = 3  # series and seeds
-_BAR_WIDTH = 0.7  # of the colour bar with its label, in inches
-_LEVELS = 11
-_SUBS = ((1.0, 1.5, 2.0, 3.0, 5.0, 7.0), (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,))
+_MAX_SIZES = 4  # Of more batch sizes, the smallest and the largest are shown.
+_MAX_ROWS = 3  # rows of series and seeds
+_BAR_WIDTH = 0.7  # inches of the colour bar with its label
+_MAX_LEVELS = 11
+_LOG_STEPS = ((1.0, 1.5, 2.0, 3.0, 5.0, 7.0), (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,))
 
 
 def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
@@ -39,18 +39,26 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
         return surfaces.iloc[:0]
     surfaces = surfaces[surfaces["index"] == surfaces["index"].min()]
     sizes = sorted(surfaces["batch_size"].unique().tolist())
-    if len(sizes) > _MAX_COLUMNS:
+    if len(sizes) > _MAX_SIZES:
         surfaces = surfaces[surfaces["batch_size"].isin([sizes[0], sizes[-1]])]
-    if len(rows.parts(surfaces, "seed")) > _MAX_ROWS:
+    if len(figure_rows.labelled_parts(surfaces, "seed")) > _MAX_ROWS:
         surfaces = surfaces[surfaces["seed"] == surfaces["seed"].min()]
-    columns = [*run_series.varying(surfaces), "batch_size", "seed", "index", "a", "b", "loss"]
+    columns = [
+        *run_series.varying_factors(surfaces),
+        "batch_size",
+        "seed",
+        "index",
+        "a",
+        "b",
+        "loss",
+    ]
     return surfaces[columns].reset_index(drop=True)
 
 
 def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Return one row per series and seed, one panel per batch size."""
     sizes = sorted(frame["batch_size"].unique().tolist())
-    parts = rows.parts(frame, "seed")[:_MAX_ROWS]
+    parts = figure_rows.labelled_parts(frame, "seed")[:_MAX_ROWS]
     count, shared = len(parts) * len(sizes), {"sharex": True, "sharey": True}
     figure, grid = canvas.panels(count, len(sizes), 2.55, 2.6, **shared)
     figure.set_figwidth(figure.get_figwidth() + _BAR_WIDTH)
@@ -60,7 +68,7 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     props = {"cmap": colours, "norm": BoundaryNorm(levels, 256)}
     for axes, ((label, part), size) in zip(grid, itertools.product(parts, sizes), strict=True):
         heading = label if size == sizes[0] else ""
-        canvas.title(axes, ", ".join(filter(None, [heading, f"batch size {size}"])))
+        canvas.set_title(axes, ", ".join(filter(None, [heading, f"batch size {size}"])))
         _draw_surface(axes, part[part["batch_size"] == size], levels, props)
         axes.set(xlabel="a", ylabel="b")
         axes.label_outer()
@@ -78,14 +86,14 @@ def contour_levels(losses: np.ndarray) -> np.ndarray:
     low, high = float(losses.min()), float(losses.max())
     if low <= 0 or high < canvas.LOG_SPAN * low:
         high = high if high > low else low + (abs(low) or 1.0) * 1e-3
-        return MaxNLocator(nbins=_LEVELS, steps=(1, 2, 2.5, 5, 10)).tick_values(low, high)
-    for subs in _SUBS:
-        ticks = LogLocator(subs=subs, numticks=400).tick_values(low / 10, high * 10)
+        return MaxNLocator(nbins=_MAX_LEVELS, steps=(1, 2, 2.5, 5, 10)).tick_values(low, high)
+    for steps in _LOG_STEPS:
+        ticks = LogLocator(subs=steps, numticks=400).tick_values(low / 10, high * 10)
         first, last = np.searchsorted(ticks, low, "right") - 1, np.searchsorted(ticks, high)
         levels = ticks[first : last + 1]
-        if len(levels) <= _LEVELS + 1:
+        if len(levels) <= _MAX_LEVELS + 1:
             return levels
-    step = -(-len(levels) // _LEVELS)
+    step = -(-len(levels) // _MAX_LEVELS)
     return np.unique(np.append(levels[::step], levels[-1]))
 
 
@@ -95,7 +103,7 @@ def _draw_surface(
     axes.set_aspect("equal")
     axes.grid(visible=False)
     if points.empty:
-        canvas.empty(axes, "no surface")
+        canvas.write_no_data(axes, "no surface")
         return
     table = points.pivot_table("loss", "b", "a", dropna=False)
     plane = (table.columns.to_numpy(float), table.index.to_numpy(float))

@@ -1,7 +1,7 @@
-"""Times, utilisation and memory by batch size: a line per sweep, medians with quartiles.
+"""Timings by batch size: a panel per measured column, with a line of medians for each sweep.
 
-Columns of sweeps.csv have one value per sweep and are drawn as a row per sweep instead. The search
-for the largest batch size has a panel per search, with a point for every size that it tried.
+A column of sweeps.csv has one value per sweep, so its panel has a row per sweep. Table `largest`
+has searches for the largest batch size: a panel per search, with a point for each tried size.
 """
 
 from __future__ import annotations
@@ -17,35 +17,37 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from batchscope.analysis import run_series, step_cost
-from batchscope.analysis.intervals import ENDS
+from batchscope.analysis.intervals import SUFFIXES
 from batchscope.core import display
 from batchscope.figures import FigureTables, canvas
-from batchscope.figures.rows import constant, sweeps, timing_factors, timing_rows
+from batchscope.figures.timing_rows import constant_value, factor_columns, sweep_series, usable_rows
 from batchscope.store import records
 from batchscope.study import run_factors, specifications
-from batchscope.study.common_settings import QUARTILES
 from batchscope.study.specifications import Panel, Scale
-from batchscope.study.tables import TABLES, clipped
+from batchscope.study.tables import TABLES, clipped_to_range
+from batchscope.study.timing_columns import QUARTILE_SUFFIXES
 
-Lines = Sequence[tuple[run_series.Series, dict[str, Any]]]  # with their styles
-Entries = dict[str, dict[str, Any]]  # entries of the legend: label -> props
-Position = Callable[[Any], np.ndarray]  # batch sizes -> places on the horizontal axis
+Lines = Sequence[tuple[run_series.Series, dict[str, Any]]]  # pairs of a series and its style
+Entries = dict[str, dict[str, Any]]  # label -> props of an entry of the legend
+Position = Callable[[Any], np.ndarray]  # function from batch sizes to places on the axis
 _STEP, _EXAMPLES = "seconds_per_step", "examples_per_second"
 _FIXED, _PER_EXAMPLE = "fixed_seconds", "seconds_per_image"  # a and b of a + b B
 _KNEES = ("knee_fitted", "knee_batch_size")
-_BY_SWEEP, _BY_BLOCK = TABLES["sweeps"].columns, (_STEP, _EXAMPLES, "iterations_per_second")
-_DENSE_SIZES, _DENSE_LARGEST = 12, 128  # at least 12 sizes up to 128 show steps at multiples
-_ROOM = {"linear": 1.6, "log": 5.0}  # times the highest throughput, above which no limit is drawn
-_LIMITED = 2  # series beyond which their limits would hide each other
+_SWEEP_COLUMNS = TABLES["sweeps"].columns
+_BLOCK_COLUMNS = (_STEP, _EXAMPLES, "iterations_per_second")  # values of blocks of steps
+_DENSE_SIZES, _DENSE_LARGEST = 12, 128  # At least 12 sizes up to 128 show steps at multiples.
+# Scale of the axis -> multiple of the highest throughput above which no limit is drawn.
+_LIMIT_HEADROOM = {"linear": 1.6, "log": 5.0}
+_MAX_LIMITED_SERIES = 2  # The limits of more series would hide each other.
 _PLATEAU = {"color": canvas.INK, "linestyle": (0, (6, 3)), "linewidth": 0.9}
 _KNEE = {"color": canvas.INK, "linestyle": "none", "marker": "D", "markersize": 7}
 _KNEE |= {"fillstyle": "none"}
-_LOST = {"linestyle": "none", "marker": "x", "markersize": 4.5, "color": canvas.FAILED_COLOUR}
+_NO_MEMORY = {"linestyle": "none", "marker": "x", "markersize": 4.5, "color": canvas.FAILED_COLOUR}
 _DISTURBED = {"linestyle": "none", "marker": "o", "markersize": 8, "fillstyle": "none"}
 _DISTURBED |= {"color": canvas.FAILED_COLOUR, "markeredgewidth": 0.5}
 _SEARCHES = "largest"
 # Outcome of a tried batch size -> marker.
-_OUTCOMES = {
+_OUTCOME_MARKS = {
     records.FITS: {"color": canvas.INK, "marker": "o"},
     records.OUT_OF_MEMORY: {"color": canvas.FAILED_COLOUR, "marker": "X"},
     "over_limit": {"color": canvas.FAILED_COLOUR, "marker": "s"},
@@ -62,20 +64,24 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
     """Return one row per series and batch size, with the columns of its sweep."""
     if spec.table == _SEARCHES:
         return _select_searches(tables, spec)
-    rows = timing_rows(getattr(tables, spec.table))
+    rows = usable_rows(getattr(tables, spec.table))
     if rows.empty:
         return rows
-    names = [*timing_factors(rows), "batch_size", "status"]
-    names += [f"{panel.column}{end}" for panel in spec.panels for end in (*QUARTILES, *ENDS[1:])]
+    names = [*factor_columns(rows), "batch_size", "status"]
+    names += [
+        f"{panel.column}{end}"
+        for panel in spec.panels
+        for end in (*QUARTILE_SUFFIXES, *SUFFIXES[1:])
+    ]
     names = list(dict.fromkeys([*names, *spec.columns]))
     rows = rows.astype({"machine": str, "sweep": str, "batch_size": int})
-    added = [name for name in names if name in tables.sweeps and name not in rows]
-    if added and len(tables.sweeps):
-        of_sweeps = tables.sweeps[["machine", "sweep", *added]]
-        of_sweeps = of_sweeps.astype({"machine": str, "sweep": str})
-        rows = rows.merge(of_sweeps, "left", on=["machine", "sweep"])
+    sweep_columns = [name for name in names if name in tables.sweeps and name not in rows]
+    if sweep_columns and len(tables.sweeps):
+        sweep_rows = tables.sweeps[["machine", "sweep", *sweep_columns]]
+        sweep_rows = sweep_rows.astype({"machine": str, "sweep": str})
+        rows = rows.merge(sweep_rows, "left", on=["machine", "sweep"])
     frame = rows[[name for name in names if name in rows]]
-    return frame if _filled(frame, spec.panels) else frame.iloc[:0]
+    return frame if _drawn_panels(frame, spec.panels) else frame.iloc[:0]
 
 
 def _select_searches(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
@@ -83,7 +89,7 @@ def _select_searches(tables: FigureTables, spec: specifications.Figure) -> panda
     tries = getattr(tables, spec.table).reset_index(drop=True)
     if tries.empty:
         return tries
-    names = [*timing_factors(tries), "batch_size", "outcome", "peak_mb", *spec.columns]
+    names = [*factor_columns(tries), "batch_size", "outcome", "peak_mb", *spec.columns]
     # All loops of a configuration have the same search, since memory does not depend on the loop.
     keys = ["machine", *run_factors.FACTORS, "dataset_digest", "model_digest"]
     keys = [name for name in keys if name in tries and name != "batch_size"]
@@ -95,29 +101,29 @@ def _select_searches(tables: FigureTables, spec: specifications.Figure) -> panda
     return pandas.concat([tries[list(dict.fromkeys(names))], results], axis=1)
 
 
-def _filled(frame: pandas.DataFrame, panels: Sequence[Panel]) -> list[Panel]:
-    """Return the panels with a value that is not 0, of a column of sweeps with two values."""
-    filled = []
+def _drawn_panels(frame: pandas.DataFrame, panels: Sequence[Panel]) -> list[Panel]:
+    """Return the panels with a value other than 0; a column of sweeps needs two values."""
+    drawn_panels = []
     for panel in panels:
         if panel.column in frame:
-            values = _timed(frame, panel.column)[panel.column]
-            least = 1 if panel.column in _BY_SWEEP else 0
+            values = _finite_rows(frame, panel.column)[panel.column]
+            least = 1 if panel.column in _SWEEP_COLUMNS else 0
             if values.nunique() > least and (values != 0).any():
-                filled.append(panel)
-    return filled
+                drawn_panels.append(panel)
+    return drawn_panels
 
 
-def _timed(rows: pandas.DataFrame, column: str) -> pandas.DataFrame:
+def _finite_rows(rows: pandas.DataFrame, column: str) -> pandas.DataFrame:
     return rows[np.isfinite(rows[column].to_numpy(float))]
 
 
 def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     if spec.table == _SEARCHES:
         return _draw_searches(frame)
-    groups, panels = sweeps(frame), _filled(frame, spec.panels)
+    groups, panels = sweep_series(frame), _drawn_panels(frame, spec.panels)
     lines = list(zip(groups, canvas.series_styles(len(groups)), strict=True))
     labels = [textwrap.fill(group.label, 26) for group in groups]
-    by_sweep = [panel.column in _BY_SWEEP for panel in panels]
+    by_sweep = [panel.column in _SWEEP_COLUMNS for panel in panels]
     label_lines = sum(label.count("\n") + 2 for label in labels) if any(by_sweep) else 0
     width = 4.6 if len(panels) < 3 else 3.5
     figure, grid = canvas.panels(len(panels), 0, width, max(2.9, 0.16 * label_lines + 0.9))
@@ -129,9 +135,9 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
             has_labels = index == 0 or not by_sweep[index - 1]
             axes.set_yticks(range(len(groups)), labels if has_labels else [""] * len(groups))
         else:
-            at = batch_axis(axes, frame["batch_size"])
-            entries |= _draw_lines(axes, at, frame, panel, lines)
-    canvas.legend(figure, [(props, label) for label, props in entries.items()])
+            to_x = set_batch_axis(axes, frame["batch_size"])
+            entries |= _draw_lines(axes, to_x, frame, panel, lines)
+    canvas.draw_legend(figure, [(props, label) for label, props in entries.items()])
     return figure
 
 
@@ -140,14 +146,14 @@ def is_dense(sizes: Any) -> bool:
     return len(different) >= _DENSE_SIZES and max(different) <= _DENSE_LARGEST
 
 
-def batch_axis(axes: Axes, sizes: Any) -> Position:
+def set_batch_axis(axes: Axes, sizes: Any) -> Position:
     """Set up the horizontal axis; return the function from batch sizes to positions.
 
     The axis is log2, but linear for a dense range, because steps at multiples show only there.
     """
     sizes = sorted({int(size) for size in sizes})
     if not is_dense(sizes):
-        canvas.batch_size_axis(axes, sizes)
+        canvas.set_batch_size_axis(axes, sizes)
         return lambda values: np.log2(np.asarray(values, float))
     step = 2 ** max(0, math.ceil(math.log2(sizes[-1] / 9)))
     axes.set_xticks(range(0, sizes[-1] + 1, step))
@@ -158,96 +164,99 @@ def batch_axis(axes: Axes, sizes: Any) -> Position:
 
 
 def _draw_lines(
-    axes: Axes, at: Position, frame: pandas.DataFrame, panel: Panel, lines: Lines
+    axes: Axes, to_x: Position, frame: pandas.DataFrame, panel: Panel, lines: Lines
 ) -> Entries:
-    """Draw medians with quartiles, rings at disturbed ones, crosses where memory ran out."""
+    """Draw medians with quartiles, rings at disturbed medians, crosses where memory ran out."""
     entries: Entries = {}
-    has_fit = panel.column == _STEP and _FIXED in frame  # the fit is the line
+    # A fitted line replaces the line between the medians.
+    has_fit = panel.column == _STEP and _FIXED in frame
     fitted = {"linestyle": "none"} if has_fit else {}
     if panel.scale == Scale.LOG:
         axes.set_yscale("log")
-    flag = "disturbed_blocks" if panel.column in _BY_BLOCK else "disturbed"
+    flag = "disturbed_blocks" if panel.column in _BLOCK_COLUMNS else "disturbed"
     drawn = []
     for group, style in lines:
-        rows = _timed(group.frame, panel.column)
-        ends = (f"{panel.column}{end}" for end in QUARTILES)
+        rows = _finite_rows(group.frame, panel.column)
+        ends = (f"{panel.column}{end}" for end in QUARTILE_SUFFIXES)
         values = rows[[name if name in rows else panel.column for name in ends]].to_numpy(float).T
         props = {"linewidth": 1.2, "elinewidth": 1.0, "markersize": 3 if len(rows) > 16 else 5}
         props |= {"zorder": 3, **canvas.line_props(style | fitted, len(rows))}
-        place = at(rows["batch_size"])
-        canvas.error_bars(axes, place, *values, **props)
+        x = to_x(rows["batch_size"])
+        canvas.draw_error_bars(axes, x, *values, **props)
         if flag in rows and (disturbed := rows[flag].to_numpy(float, na_value=0.0) > 0).any():
-            axes.plot(place[disturbed], values[0][disturbed], zorder=4, **_DISTURBED)
+            axes.plot(x[disturbed], values[0][disturbed], zorder=4, **_DISTURBED)
             entries["disturbed"] = _DISTURBED
         drawn.append(values[np.isfinite(values)])
     is_linear = panel.scale in (Scale.ZERO, Scale.PERCENT)
     if panel.column == _EXAMPLES and is_dense(frame["batch_size"]):
         peaks = [values.max() for values in drawn if len(values)]
         is_linear = max(peaks) < canvas.LOG_SPAN * min(peaks)
-    value_axis(axes, np.concatenate(drawn), is_linear)
-    lost = frame.loc[frame["status"] == records.OUT_OF_MEMORY, "batch_size"].unique()
-    if len(lost):
+    set_axis_from_zero(axes, np.concatenate(drawn), is_linear)
+    too_large = frame.loc[frame["status"] == records.OUT_OF_MEMORY, "batch_size"].unique()
+    if len(too_large):
         edge = {"transform": axes.get_xaxis_transform(), "clip_on": False, "zorder": 5}
-        axes.plot(at(lost), np.ones(len(lost)), **edge, **_LOST)
-        entries["out of memory"] = _LOST
+        axes.plot(to_x(too_large), np.ones(len(too_large)), **edge, **_NO_MEMORY)
+        entries["out of memory"] = _NO_MEMORY
     axes.set_ylabel(panel.label)
     if panel.scale == Scale.PERCENT:
         axes.yaxis.set_major_formatter(canvas.percent_tick)
     if has_fit:
-        _draw_fits(axes, at, lines)
-    if panel.column == _EXAMPLES and len(lines) <= _LIMITED:
-        entries |= _draw_limits(axes, at, lines)
+        _draw_fits(axes, to_x, lines)
+    if panel.column == _EXAMPLES and len(lines) <= _MAX_LIMITED_SERIES:
+        entries |= _draw_limits(axes, to_x, lines)
     return entries
 
 
-def value_axis(axes: Axes, values: np.ndarray, is_linear: bool = False) -> None:
+def set_axis_from_zero(axes: Axes, values: np.ndarray, is_linear: bool = False) -> None:
     """Scale the vertical axis: linear from zero, or logarithmic if values span much."""
     if is_linear:
-        canvas.linear_ticks(axes.yaxis)
+        canvas.set_linear_ticks(axes.yaxis)
     else:
-        canvas.value_axis(axes, values)
+        canvas.set_value_axis(axes, values)
     if axes.get_yscale() == "linear" and np.isfinite(values).any():
         axes.set_ylim(0, 1.08 * np.nanmax(values) or 1.0)
 
 
-def _draw_limits(axes: Axes, at: Position, lines: Lines) -> Entries:
+def _draw_limits(axes: Axes, to_x: Position, lines: Lines) -> Entries:
     """Draw 90 % of each plateau with its knee if there is room."""
     entries: Entries = {}
-    room = _ROOM[axes.get_yscale()] * max(group.frame[_EXAMPLES].max() for group, _ in lines)
+    highest = max(group.frame[_EXAMPLES].max() for group, _ in lines)
+    room = _LIMIT_HEADROOM[axes.get_yscale()] * highest
     for group, style in lines:
         props = {"color": style["color"]}
-        share = step_cost.PLATEAU_SHARE * constant(group.frame, "plateau_examples_per_second")
-        if step_cost.too_noisy(constant(group.frame, "noise_floor")) or not share <= room:
+        plateau = constant_value(group.frame, "plateau_examples_per_second")
+        share, noise = step_cost.PLATEAU_SHARE * plateau, constant_value(group.frame, "noise_floor")
+        if step_cost.is_too_noisy(noise) or not share <= room:
             continue
         axes.axhline(share, zorder=1.5, **{**_PLATEAU, **props})
         axes.set_ylim(top=max(axes.get_ylim()[1], 1.06 * share))
         entries["90 % of the plateau"] = _PLATEAU
-        knees = [knee for name in _KNEES if (knee := constant(group.frame, name)) > 0]
+        knees = [knee for name in _KNEES if (knee := constant_value(group.frame, name)) > 0]
         if knees:
-            axes.plot(at(knees[:1]), [share], zorder=4, **{**_KNEE, **props})
+            axes.plot(to_x(knees[:1]), [share], zorder=4, **{**_KNEE, **props})
             entries["knee"] = _KNEE
     return entries
 
 
-def _draw_fits(axes: Axes, at: Position, lines: Lines) -> None:
+def _draw_fits(axes: Axes, to_x: Position, lines: Lines) -> None:
     """Draw the line a + b B of each series with three batch sizes or more."""
     ends = axes.get_ylim()
     for group, style in lines:
-        sizes = _timed(group.frame, _STEP)["batch_size"]
-        fixed, slope = (constant(group.frame, name) for name in (_FIXED, _PER_EXAMPLE))
+        sizes = _finite_rows(group.frame, _STEP)["batch_size"]
+        fixed, slope = (constant_value(group.frame, name) for name in (_FIXED, _PER_EXAMPLE))
         if len(sizes) > 2:
             grid = np.geomspace(sizes.min(), sizes.max(), 60)
             props = {"color": style["color"], "linestyle": style["linestyle"], "linewidth": 1.0}
-            axes.plot(at(grid), fixed + slope * grid, zorder=2, **props)
+            axes.plot(to_x(grid), fixed + slope * grid, zorder=2, **props)
     axes.set_ylim(ends)
 
 
 def _draw_rows(axes: Axes, panel: Panel, lines: Lines) -> None:
-    """Draw one row per series: its value with the interval, within the possible values."""
+    """Draw one row per series: its value with the part of the interval that is possible."""
     drawn: list[float] = []
     for row, (group, style) in enumerate(lines):
-        ends = (constant(group.frame, f"{panel.column}{end}") for end in ENDS)
-        value, low, high = clipped(panel.column, ends)
+        ends = (constant_value(group.frame, f"{panel.column}{end}") for end in SUFFIXES)
+        value, low, high = clipped_to_range(panel.column, ends)
         bars = np.nan_to_num([[value - low], [high - value]])
         props = {**style, "linestyle": "none", "zorder": 3}
         axes.errorbar(value, row, xerr=bars, elinewidth=1.4, **props)
@@ -258,36 +267,36 @@ def _draw_rows(axes: Axes, panel: Panel, lines: Lines) -> None:
     axes.grid(visible=False, axis="y")
     if min(drawn) > 0 and max(drawn) > canvas.LOG_SPAN * min(drawn):
         axes.set_xscale("log")
-        canvas.few_log_labels(axes.xaxis, 1e3)
+        canvas.set_log_labels(axes.xaxis, 1e3)
     else:
-        canvas.linear_ticks(axes.xaxis, 4)
+        canvas.set_linear_ticks(axes.xaxis, 4)
         axes.set_xlim(left=0)
 
 
 def _draw_searches(frame: pandas.DataFrame) -> Figure:
-    groups = sweeps(frame)[: canvas.MAX_SERIES]
+    groups = sweep_series(frame)[: canvas.MAX_SERIES]
     figure, grid = canvas.panels(len(groups), 0, 5.2 if len(groups) == 1 else 4.0, 3.1)
     for axes, group in zip(grid, groups, strict=True):
-        canvas.title(axes, display.capital(group.label) or "Batch sizes tried")
+        canvas.set_title(axes, display.capital(group.label) or "Batch sizes tried")
         _draw_search(axes, group.frame)
     entries = [
         ({"linestyle": "none", **props}, outcome.replace("_", " "))
-        for outcome, props in _OUTCOMES.items()
+        for outcome, props in _OUTCOME_MARKS.items()
         if frame["outcome"].eq(outcome).any()
     ]
     entries.append((_LARGEST, "largest that fits"))
     entries += [(_LIMIT, "limit")] if frame[_MEMORY[0]].notna().any() else []
     entries += [(_FIT, "fit")] if frame[_MEMORY[2]].notna().any() else []
-    canvas.legend(figure, entries)
+    canvas.draw_legend(figure, entries)
     return figure
 
 
 def _draw_search(axes: Axes, rows: pandas.DataFrame) -> None:
     """Draw the peak memory of each tried size; unknown memory is at the upper edge."""
-    limit, fixed, per_example = (constant(rows, name) for name in _MEMORY)
-    canvas.batch_size_axis(axes, sorted({int(size) for size in rows["batch_size"]}), room=0.1)
+    limit, fixed, per_example = (constant_value(rows, name) for name in _MEMORY)
+    canvas.set_batch_size_axis(axes, sorted({int(size) for size in rows["batch_size"]}), room=0.1)
     axes.set_ylabel("peak memory (MB)")
-    value_axis(axes, np.append(rows["peak_mb"].to_numpy(float), limit))
+    set_axis_from_zero(axes, np.append(rows["peak_mb"].to_numpy(float), limit))
     ends = axes.get_ylim()
     if math.isfinite(limit):
         axes.axhline(limit, zorder=1, **_LIMIT)
@@ -295,17 +304,18 @@ def _draw_search(axes: Axes, rows: pandas.DataFrame) -> None:
         grid = np.geomspace(rows["batch_size"].min(), rows["batch_size"].max(), 60)
         axes.plot(np.log2(grid), fixed + per_example * grid, zorder=2, **_FIT)
     axes.set_ylim(ends)
-    rows = rows.assign(at=np.log2(rows["batch_size"].astype(float)))
+    rows = rows.assign(x=np.log2(rows["batch_size"].astype(float)))
     rows = rows.assign(height=rows["peak_mb"].fillna(ends[1]))
-    for outcome, props in _OUTCOMES.items():
+    for outcome, props in _OUTCOME_MARKS.items():
         tries = rows[rows["outcome"] == outcome]
-        props = {**canvas.EDGED, "linestyle": "none", "markersize": 5.5, "clip_on": False, **props}
-        axes.plot(tries["at"], tries["height"], zorder=4, **props)
-    largest = rows[rows["batch_size"].eq(constant(rows, "max_batch_size"))]
+        shared = {"linestyle": "none", "markersize": 5.5, "clip_on": False}
+        props = {**canvas.MARKER_EDGE, **shared, **props}
+        axes.plot(tries["x"], tries["height"], zorder=4, **props)
+    largest = rows[rows["batch_size"].eq(constant_value(rows, "max_batch_size"))]
     for _, row in largest[largest["outcome"].eq(records.FITS)][:1].iterrows():
-        axes.plot(row["at"], row["height"], zorder=5, **_LARGEST)
+        axes.plot(row["x"], row["height"], zorder=5, **_LARGEST)
         # The search ended at the largest size that it may try.
         suffix = " or more" if row["max_batch_size_bound"] == "most_fits" else ""
         props = {"ha": "right", "fontsize": 8.5, "fontweight": "bold"}
         text = f"{row['batch_size']}{suffix}"
-        canvas.annotate(axes, text, (row["at"], row["height"]), (5, -18), **props)
+        canvas.annotate(axes, text, (row["x"], row["height"]), (5, -18), **props)

@@ -1,4 +1,4 @@
-"""Examples of each kind (images, rows of numbers, tokens): their shapes, types and values."""
+"""Decide the kind of examples (images, rows, tokens), check their values and convert their type."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import numpy as np
 from batchscope.core.errors import unexpected
 from batchscope.study.example_kinds import IMAGES, ROWS, SEQUENCES, TOKENS
 
-LARGEST = float(np.finfo(np.float32).max)  # largest number that a network can train on
-# Largest number of a token: beyond it float32 no longer distinguishes neighbours.
-_LARGEST_TOKEN = 2**24 - 1
+MAX_NUMBER = float(np.finfo(np.float32).max)  # Networks train in float32.
+# Above this token, float32 does not distinguish neighbours.
+_MAX_TOKEN = 2**24 - 1
 
 
 def kind_of_arrays(
@@ -27,15 +27,15 @@ def kind_of_arrays(
         label_shape: Shape of the labels; None without labels.
         explicit_kind: Kind in the definition, or None.
     """
-    flat = {"i": TOKENS, "u": TOKENS, "f": ROWS}.get(letter)
-    kind = explicit_kind or {2: flat, 3: IMAGES, 4: IMAGES}.get(len(shape))
+    kind_of_vectors = {"i": TOKENS, "u": TOKENS, "f": ROWS}.get(letter)
+    kind = explicit_kind or {2: kind_of_vectors, 3: IMAGES, 4: IMAGES}.get(len(shape))
     # If sequences have one token, a label per sequence is a label per position.
-    one_each = label_shape != shape and label_shape in (shape[:1], (*shape[:1], 1))
-    return SEQUENCES if kind == TOKENS and one_each else kind
+    has_label_per_example = label_shape != shape and label_shape in (shape[:1], (*shape[:1], 1))
+    return SEQUENCES if kind == TOKENS and has_label_per_example else kind
 
 
-def stored(kind: str, place: str, examples: np.ndarray) -> np.ndarray:
-    """Return examples in the type of their kind.
+def convert_examples(kind: str, place: str, examples: np.ndarray) -> np.ndarray:
+    """Check examples and return them in the type of their kind.
 
     Images get an axis of channels, as uint8 or float32. Rows become float64, not yet standardised.
     Tokens become int32.
@@ -50,19 +50,20 @@ def stored(kind: str, place: str, examples: np.ndarray) -> np.ndarray:
     if examples.ndim not in dimensions or 0 in examples.shape:
         raise unexpected(place, f"shape {examples.shape}", shape)
     if kind == IMAGES:
-        return _images(place, examples[..., None] if examples.ndim == 3 else examples)
+        return _convert_images(place, examples[..., None] if examples.ndim == 3 else examples)
     letters, expected = ("uifb", "numbers") if kind == ROWS else ("ui", "whole numbers")
     if examples.dtype.kind not in letters:
         raise unexpected(place, str(examples.dtype), f"an array of {expected}")
     if kind == ROWS:
-        check(place, examples, np.abs(examples) <= LARGEST, f"a finite number up to {LARGEST:.2g}")
+        expected = f"a finite number up to {MAX_NUMBER:.2g}"
+        check_values(place, examples, np.abs(examples) <= MAX_NUMBER, expected)
         return examples.astype(np.float64)
-    is_token = (examples >= 0) & (examples <= _LARGEST_TOKEN)
-    check(place, examples, is_token, f"a token from 0 to {_LARGEST_TOKEN}")
+    is_token = (examples >= 0) & (examples <= _MAX_TOKEN)
+    check_values(place, examples, is_token, f"a token from 0 to {_MAX_TOKEN}")
     return examples.astype(np.int32)
 
 
-def _images(place: str, images: np.ndarray) -> np.ndarray:
+def _convert_images(place: str, images: np.ndarray) -> np.ndarray:
     if images.dtype.kind == "f":
         with np.errstate(over="ignore"):
             floats = images.astype(np.float32, copy=False)
@@ -78,8 +79,8 @@ def _images(place: str, images: np.ndarray) -> np.ndarray:
     return images.astype(np.uint8, copy=False)
 
 
-def check(place: str, values: np.ndarray, is_valid: np.ndarray, expected: str) -> None:
-    """Raise a `UserError` with the first invalid value and its row, and its column if any."""
+def check_values(place: str, values: np.ndarray, is_valid: np.ndarray, expected: str) -> None:
+    """Raise a `UserError` with the first invalid value, its row and, if any, its column."""
     if not is_valid.all():
         row, *column = np.argwhere(~is_valid)[0].tolist()
         location = f"row {row}" + "".join(f", column {index}" for index in column)

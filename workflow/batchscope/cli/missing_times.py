@@ -1,4 +1,4 @@
-"""Time a step of each kind of missing training without a known time.
+"""Time a step of each kind of missing training whose time is unknown, and note it for estimates.
 
 The steps run in another process, because a user's model file may end its process.
 """
@@ -18,15 +18,15 @@ from batchscope.store import estimates, status
 from batchscope.study import names, run_factors
 from batchscope.study.plan import Study
 
-_LARGEST = 1024  # batch size above which an epoch takes about as long
+_MAX_TIMED_SIZE = 1024  # Above this batch size, the time of an epoch is nearly constant.
 
 
-def note(study: Study, results: Path) -> None:
+def note_missing_times(study: Study, results: Path) -> None:
     """Time a step at the smallest and the largest batch size, and note the seconds of an epoch.
 
     Trainings on GPUs or on several replicas stay unknown.
     """
-    if importlib.util.find_spec("tensorflow") is None:  # only the environment of the jobs has it
+    if importlib.util.find_spec("tensorflow") is None:  # Only the jobs' environment may have it.
         return
     kinds: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = {}
     for row in status.rows(study, results):
@@ -34,30 +34,31 @@ def note(study: Study, results: Path) -> None:
             continue
         factors = study.runs[row.job.subject]
         if (factors["device"], factors["replicas"]) == ("cpu", 1):
-            size = min(factors["batch_size"], _LARGEST)
+            size = min(factors["batch_size"], _MAX_TIMED_SIZE)
             by_size = kinds.setdefault(estimates.epoch_kind(factors), {})
             by_size[size] = {**factors, "batch_size": size}
     timed = [by_size[size] for by_size in kinds.values() for size in {min(by_size), max(by_size)}]
-    for threads in {factors["threads"] for factors in timed}:  # fixed when TensorFlow starts
+    # TensorFlow fixes the number of threads when it starts, so each number needs a process.
+    for threads in {factors["threads"] for factors in timed}:
         group = [factors for factors in timed if factors["threads"] == threads]
         with contextlib.suppress(EOFError, TimeoutError, UserError):
-            study_check.in_process(_time, study, results, group)
+            study_check.run_in_fork(_note_times, study, results, group)
 
 
-def _time(study: Study, results: Path, timed: list[dict[str, Any]]) -> None:
-    steps.start(timed[0])
+def _note_times(study: Study, results: Path, timed: list[dict[str, Any]]) -> None:
+    steps.start_tensorflow(timed[0])
     from batchscope.datasets import model_inputs
     from batchscope.training import step_times
 
     @functools.cache
     def sized(dataset: str) -> tuple[Any, Any]:
-        return model_inputs.sized(names.split_token(dataset)[0], study.datasets[dataset])
+        return model_inputs.input_and_size(names.split_token(dataset)[0], study.datasets[dataset])
 
     for factors in timed:
-        # Times stay unknown if the number of examples is, or if data or a model are invalid, which
-        # the check before the jobs reports.
+        # The time stays unknown if the number of examples is unknown, or if data or model are
+        # invalid. The check before the jobs reports this.
         with contextlib.suppress(Exception), contextlib.redirect_stderr(io.StringIO()):
             model_input, count = sized(factors["dataset"])
-            seconds = step_times.seconds(factors, model_input, study.models[factors["model"]])
+            seconds = step_times.step_seconds(factors, model_input, study.models[factors["model"]])
             examples = count * run_factors.training_copies(factors)
             estimates.note_epoch(results, factors, seconds * examples / factors["batch_size"])

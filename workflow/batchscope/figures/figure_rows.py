@@ -1,0 +1,143 @@
+"""The rows, columns and panels that a figure shows: tables of runs and a specification -> frame.
+
+`timing_rows` has the same for tables of timings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pandas
+
+from batchscope.analysis import best_learning_rates, run_series
+from batchscope.core import display
+from batchscope.figures import FigureTables
+from batchscope.study import columns, specifications
+from batchscope.study.specifications import Panel
+
+RUN_KEYS = ("machine", "run")
+
+
+def select(
+    tables: FigureTables, spec: specifications.Figure, best_rate: bool = False
+) -> pandas.DataFrame:
+    """Return the rows and columns of its table that a figure shows, with the factors that vary.
+
+    Tables with several rows per run get a row for each missing run, so that failures are counted.
+    The frame is empty if no panel has a value, or if it has a single point.
+
+    Args:
+        best_rate: Whether to keep only the best learning rate of each batch size.
+    """
+    runs = _at_best_rates(tables.runs) if best_rate else tables.runs
+    frame = runs if spec.table == "runs" else _with_missing_runs(getattr(tables, spec.table), runs)
+    frame = frame.rename(columns={"step": "updates"}) if spec.x_columns else frame
+    names = [spec.lines, spec.facet, *spec.x_columns, *spec.columns]
+    for table in (runs, frame):
+        names += [name for panel in filled_panels(table, spec) for name in panel.columns]
+    run_columns = [name for name in dict.fromkeys(names) if name not in frame and name in runs]
+    if run_columns:
+        keys = [name for name in RUN_KEYS if name in frame]
+        frame = frame.merge(
+            run_series.of_this_machine(runs)[[*keys, *run_columns]], how="left", on=keys
+        )
+    return if_drawable(with_factors(frame, names), spec)
+
+
+def with_factors(frame: pandas.DataFrame, names: Iterable[str]) -> pandas.DataFrame:
+    """Return the columns of a frame that vary or are named, with batch size, seed and status."""
+    names = dict.fromkeys(
+        [*run_series.varying_factors(frame), "batch_size", "seed", "status", *names]
+    )
+    return frame[[name for name in names if name in frame]].reset_index(drop=True)
+
+
+def if_drawable(frame: pandas.DataFrame, spec: specifications.Figure) -> pandas.DataFrame:
+    """Return the frame, without rows if its figure would show nothing."""
+    if frame.empty or not panels(frame, spec):
+        return frame.iloc[:0]
+    runs = finished(frame)
+    lines = runs[spec.lines].nunique() if spec.lines else len(run_series.split_series(frame))
+    is_single_point = runs["batch_size"].nunique() < 2 and lines < 2 and not spec.x_columns
+    return frame.iloc[:0] if is_single_point else frame
+
+
+def panels(frame: pandas.DataFrame, spec: specifications.Figure) -> list[Panel]:
+    """Return the panels that have a finite value."""
+    runs, with_values = finished(frame), []
+    for panel in filled_panels(frame, spec):
+        values = runs[panel.column].astype(float)
+        if panel.unless in runs:
+            values = values[values != runs[panel.unless].astype(float)]
+        if np.isfinite(values).any():
+            with_values.append(panel)
+    return with_values
+
+
+def filled_panels(frame: pandas.DataFrame, spec: specifications.Figure) -> Iterator[Panel]:
+    r"""Yield the panels with a column of the frame, one for each column that matches a pattern.
+
+    A pattern has a setting in braces, `\{rhos\}`. Its value replaces it in title and label.
+    """
+    for panel in spec.panels:
+        pattern = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[a-z0-9.-]+)", re.escape(panel.column))
+        entry = columns.COLUMNS.get(panel.column)
+        words = entry.words if entry else {}
+        for match in filter(None, (re.fullmatch(pattern, name) for name in frame)):
+            texts = {key: words.get(text, text) for key, text in match.groupdict().items()}
+            title, label = panel.title, panel.label
+            if texts:
+                title = display.capital(title.format(**texts))
+                label = label.format(**texts)
+            yield replace(panel, column=match[0], title=title, label=label)
+
+
+def finished(frame: pandas.DataFrame) -> pandas.DataFrame:
+    return run_series.finished_runs(frame) if "status" in frame else frame
+
+
+def distinct_runs(frame: pandas.DataFrame) -> pandas.DataFrame:
+    keys = [*run_series.varying_factors(frame), "batch_size", "seed"]
+    return frame.drop_duplicates([name for name in keys if name in frame])
+
+
+def labelled_parts(frame: pandas.DataFrame, column: str) -> list[tuple[str, pandas.DataFrame]]:
+    """Return label and rows of each pair of a series and a value of the column."""
+    name = f"{column.replace('_', ' ')} {{}}" if frame[column].nunique() > 1 else ""
+    return [
+        (", ".join(filter(None, [group.label, name.format(value)])), rows)
+        for group in run_series.split_series(frame)
+        for value, rows in group.frame.groupby(column)
+    ]
+
+
+def _with_missing_runs(table: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the rows of `runs` in a long table, and an empty row for each run without rows."""
+    if table.empty or "run" not in table:
+        return table
+    keys = [name for name in RUN_KEYS if name in table]
+    runs = runs if "machine" in keys else run_series.of_this_machine(runs)
+    row_keys, run_keys = (pandas.MultiIndex.from_frame(frame[keys]) for frame in (table, runs))
+    missing_runs = runs[~run_keys.isin(row_keys)].reindex(columns=table.columns)
+    rows = table[row_keys.isin(run_keys)]
+    return pandas.concat([rows, missing_runs], ignore_index=True) if len(missing_runs) else rows
+
+
+def _at_best_rates(runs: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the runs at the best learning rate of their series and batch size.
+
+    It has the lowest mean validation loss, or the most finished runs if there is no loss.
+    """
+    if not best_learning_rates.has_choice(runs):
+        return runs
+    best_runs = []
+    for group in best_learning_rates.series_over_rates(runs):
+        for choice in best_learning_rates.best_rates(group.frame):
+            rows = group.frame[group.frame["batch_size"] == choice.batch_size]
+            finished_counts = rows["status"].eq("finished").groupby(rows["learning_rate"]).sum()
+            rate = choice.learning_rate if choice.learning_rate > 0 else finished_counts.idxmax()
+            best_runs.append(rows[rows["learning_rate"] == rate])
+    return pandas.concat(best_runs).sort_index()
