@@ -1,4 +1,8 @@
-"""Runs and trajectories in, the tables critical_batch_size.csv and to_target.csv out.
+"""Costs of a target loss by batch size, and the critical and the fastest batch size fitted to them.
+
+Runs and trajectories in, the tables critical_batch_size.csv and to_target.csv out. A series has the
+runs that differ by batch size, learning rate and seed alone; a cost is one of `updates`, `examples`
+and `seconds`.
 
 `fit_table` has one row per series and target: its fits and the fastest batch size. A new column of
 a fit goes into `_fit_row`. `training_table` has one row per training: the costs to the target,
@@ -39,8 +43,9 @@ class TargetScaling:
     """The costs of one series to one target, and the fits to them.
 
     Attributes:
-        costs: Axis -> cost to the target, at rates chosen by the same cost. A cost is infinite if a
-            run never reached the target, and NaN without a run. `seconds` is absent if unknown.
+        costs: Kind of cost -> cost to the target, at rates chosen by the same cost. A cost is
+            infinite if a run never reached the target, and NaN without a run. `seconds` is absent
+            if unknown.
         step: Cost of a step; None if it is unknown or not resolved.
     """
 
@@ -61,7 +66,7 @@ class TargetScaling:
 
     @property
     def fastest(self) -> fastest_batch_size.FastestBatchSize | None:
-        """The fastest batch size in closed form; None if a fit is missing or departs."""
+        """The fastest batch size in closed form; None without a fit, or with a lack of fit."""
         fit, step = self.fit, self.step
         if fit is None or fit.flagged or step is None or math.isnan(fit.critical_batch_size):
             return None
@@ -215,6 +220,7 @@ def _training_rows(scaling: TargetScaling) -> Iterator[dict[str, Any]]:
     """Yield one row per batch size and seed of one series and target."""
     series, costs = scaling.trainings, scaling.costs
     sizes, _, seeds = series.axes
+    # Prefix of the columns -> cost whose rates they show.
     chosen = {"": "updates", "seconds_": "seconds"} if series.tuned else {}
     chosen = {prefix: axis for prefix, axis in chosen.items() if axis in costs}
     rates = {prefix: series.rates_at(costs[axis].rate_index) for prefix, axis in chosen.items()}

@@ -1,4 +1,7 @@
-"""Parse and run a command or step; show errors in one line; run the steps of the fork server."""
+"""Parse and run a command or step, and show its errors in one line.
+
+A user command is added in `commands.py`, a step in `steps.py`; its parameters become its options.
+"""
 
 from __future__ import annotations
 
@@ -88,6 +91,7 @@ def _running_job(arguments: argparse.Namespace) -> Iterator[None]:
         return
     from batchscope.store import estimates, progress
 
+    # The subject of the job, by whichever option the step has.
     names = (vars(arguments).get(option) for option in ("run", "timing", "sweep"))
     name = next(filter(None, names))
     started = time.monotonic()
@@ -98,7 +102,10 @@ def _running_job(arguments: argparse.Namespace) -> Iterator[None]:
 
 
 def serve(snakemake_pid: int, descriptor: int) -> None:
-    """Run the fork server, or a step in a fork of it."""
+    """Run the fork server.
+
+    `fork_server.serve` returns only in a forked process, with the arguments of the step to run.
+    """
     parser()
     modules = ("datasets", "measures.measure_job", "timing.loops", "timing.timing_job")
     modules += ("training.trainer",)

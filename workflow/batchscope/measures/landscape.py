@@ -6,8 +6,12 @@ A random direction d is N(0, 1). Each of its filters d_j gets the norm of the we
     d_j <- d_j * ||w_j|| / (||d_j|| + 1e-10)        surface(a, b) = f(w + a * d_1 + b * d_2)
 
 Here f is the mean training loss without dropout. The scaling makes networks with weights of
-different size comparable. Batch normalisation keeps its moving statistics. The losses are computed
-row by row of the surfaces (`rows_to_compute`), and a killed job continues with the next row.
+different size comparable. Batch normalisation keeps its moving statistics.
+
+Pair k spans surface k with the directions 2k and 2k + 1. Line i is the profile along direction i,
+cut out of a surface if a pair has this direction. The losses are computed row by row of the
+surfaces (`rows_to_compute`), and a killed job continues with the next row. A new column of the
+record goes into `ENTRY` and into the result of `measure`.
 
 Source: H. Li et al., "Visualizing the Loss Landscape of Neural Nets", arXiv 1712.09913, section 4.
 """
@@ -151,15 +155,15 @@ def direction(weights: Arrays, seed: int | Sequence[int]) -> Arrays:
     Tensors of one dimension or less (biases, scales and shifts of normalisations) get 0.
     """
     random = np.random.default_rng(seed)
-    filters = {key: np.zeros(array.shape, np.float32) for key, array in weights.items()}
+    result = {key: np.zeros(array.shape, np.float32) for key, array in weights.items()}
     for key, array in weights.items():
         if array.ndim > 1:
             draws = random.standard_normal(array.shape)
             filter_axes = tuple(range(array.ndim - 1))
             target_norm = np.sqrt(np.square(array.astype(np.float64)).sum(filter_axes))
             norm = np.sqrt(np.square(draws).sum(filter_axes))
-            filters[key] = (draws * (target_norm / (norm + 1e-10))).astype(np.float32)
-    return filters
+            result[key] = (draws * (target_norm / (norm + 1e-10))).astype(np.float32)
+    return result
 
 
 def axis(points: int) -> np.ndarray:
@@ -205,7 +209,7 @@ def npz_arrays(losses: np.ndarray, settings: dict[str, Any]) -> Arrays:
 def measure(
     plane: Plane, weights: Arrays, settings: dict[str, Any], file: Path | None = None, key: str = ""
 ) -> Measured:
-    """Compute every surface and line of the settings around the minimiser `weights`.
+    """Compute every surface and line of the settings around the trained `weights`.
 
     The rise is None without lines, or if a loss on a line is not finite.
 

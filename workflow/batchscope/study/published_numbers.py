@@ -1,4 +1,8 @@
-"""Models of the values that documents publish, which reports show next to ours."""
+"""Keys and checks of the numbers that a document published (`published: FIGURE: numbers`).
+
+Reports show them next to the measured ones. A new column goes into `COLUMNS`, and into
+`COLUMNS_BY_FIGURE` for its figure.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +32,9 @@ class PublishedColumn(NamedTuple):
     maximum: float | None = None
 
 
-def _metric_column(metric: Metric, data: str) -> PublishedColumn:
-    label = f"{display.capital(metric.words)} on {data} data"
-    unit, minimum = "shares" * metric.share, 0 if metric.minimum == 0 else None
+def _metric_column(metric: Metric, data_name: str) -> PublishedColumn:
+    label = f"{display.capital(metric.words)} on {data_name} data"
+    unit, minimum = "shares" if metric.share else "", 0 if metric.minimum == 0 else None
     return PublishedColumn(label, unit, minimum, 1 if metric.maximum == 1 else None)
 
 
@@ -58,8 +62,8 @@ COLUMNS: dict[str, PublishedColumn] = {
         for epsilon in ("0.001", "0.0005")
     },
 }
-# Figure -> columns that a study may state for it. One table of the report shows all of them. Only
-# the figures `accuracy` and `usage` have panels for them, too.
+# Figure -> columns that a study may state for it. One table of the report shows all of them, and
+# the figures `accuracy` and `usage` also draw them.
 COLUMNS_BY_FIGURE: dict[str, tuple[str, ...]] = {
     "accuracy": tuple(f"{split}_{name}" for name in METRICS for split in ("test", "train")),
     "usage": ("utilisation_percent", "memory_mb", "examples_per_second"),

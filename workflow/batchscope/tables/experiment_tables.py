@@ -1,7 +1,8 @@
 """All tables of an experiment, the claims of a study and its interim analyses, as CSV files.
 
 `make` lists the tables: of records (`run_table`, `long_tables`, `timing_tables`), and what follows
-from them (`decision_tables`).
+from them (`decision_tables`). A new table is registered in `study.tables` and made in one of the
+two. `write_claims` and `write_interim` write tables of a whole study.
 """
 
 from __future__ import annotations
@@ -94,17 +95,20 @@ def decision_tables(
     """Return the tables of verdicts and fits, from runs, trajectories and branches."""
     planned = study.experiments[experiment]
     keys, analyses, runs = planned.keys, planned.deciding_analyses, tables["runs"]
-    trajectories = to_target = tables["trajectories"]
+    trajectories = target_trajectories = tables["trajectories"]
     margins = {**keys.margins, SECONDS: MAX_SLOWDOWN}
     metrics = planned.metrics
     arguments = runs, trajectories, keys.budgets, margins, analyses, default_target, metrics
     comparisons_at_budgets = list(budget_comparisons.for_experiment(*arguments))
     before_end = [item for item in comparisons_at_budgets if item.budget.kind != END]
     if run_series.follows_horizon(trajectories) and not trainings.end_at_targets(runs):
-        # A run that was planned to end at the target would have lower rates before it.
-        to_target = trajectories.iloc[:0]
+        # If the schedule ends with the run, a run that is planned to end at the target would have
+        # lower rates before it.
+        target_trajectories = trajectories.iloc[:0]
     targets = [Target(*item) for item in keys.budgets.get("target", {}).items()]
-    scalings = to_target_tables.scalings_of_study(to_target, runs, targets, default_target, metrics)
+    scalings = to_target_tables.scalings_of_study(
+        target_trajectories, runs, targets, default_target, metrics
+    )
     constant = run_series.constant_factors(runs)
     tolerance = planned.measures.get("branches", {}).get("tolerance", math.nan)
     return {
@@ -224,6 +228,7 @@ def write_interim(results: Path | str, study: Study, output: Path) -> None:
 def _interim_rows(
     study: Study, folder: Path, stages: Mapping[str, Stage]
 ) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the experiments with planned analyses, with their open statements."""
     for name, experiment in study.experiments.items():
         planned = experiment.deciding_analyses
         if not planned:

@@ -99,9 +99,11 @@ class Probe:
         """
         training = self.training(rate, size, stops)
         gains = (gain for _ in training for gain in self.gains(self.validation))
-        if any(_standard_errors(gain) > 3 for gain in gains):
+        if any(_gain_in_standard_errors(gain) > 3 for gain in gains):
             return True
-        return any(_standard_errors(gain) > 2 for gain in self._held_out_gains(rate, size, stops))
+        return any(
+            _gain_in_standard_errors(gain) > 2 for gain in self._held_out_gains(rate, size, stops)
+        )
 
     def _held_out_gains(self, rate: float, size: int, stops: Sequence[int]) -> list[np.ndarray]:
         """Return the cross-validated gains on all training examples, as `gains` for each stop."""
@@ -126,19 +128,19 @@ def constant_losses(labels: np.ndarray, task: str) -> tuple[np.ndarray, np.ndarr
     of an example are its share of correct labels. They are zero for a regression.
     """
     if task == tasks.REGRESSION:
-        losses = (labels - labels.mean(axis=0)) ** 2
-        return losses.mean(axis=1), np.zeros(len(labels))
+        squared_errors = (labels - labels.mean(axis=0)) ** 2
+        return squared_errors.mean(axis=1), np.zeros(len(labels))
     if task == tasks.MULTI_LABEL:
         shares = labels.mean(axis=0)
-        losses, hits = np.where(labels, shares, 1 - shares), labels == (shares > 0.5)
+        probabilities, hits = np.where(labels, shares, 1 - shares), labels == (shares > 0.5)
     else:
         shares = np.bincount(labels.ravel()) / labels.size
-        losses, hits = shares[labels], labels == shares.argmax()
-    parts = (part.reshape(len(labels), -1).mean(axis=1) for part in (-np.log(losses), hits))
+        probabilities, hits = shares[labels], labels == shares.argmax()
+    parts = (part.reshape(len(labels), -1).mean(axis=1) for part in (-np.log(probabilities), hits))
     return tuple(parts)
 
 
-def _standard_errors(gains: np.ndarray) -> float:
+def _gain_in_standard_errors(gains: np.ndarray) -> float:
     """Return the mean gain divided by its standard error; 0 if the gains do not vary."""
     error = gains.std(ddof=1) / math.sqrt(len(gains))
     return float(gains.mean() / error) if error > 0 else 0.0

@@ -1,6 +1,7 @@
 """Read a user's table, a CSV or Parquet file, into rows of features and labels.
 
-`Csv` has the keys, `ParsedTable` checks the columns.
+`Csv` has the keys, `ParsedTable` reads and checks the columns. A new check of a cell goes into
+`_feature`, of a whole column into `_reason_no_feature`, of labels into `_label_values`.
 """
 
 from __future__ import annotations
@@ -129,6 +130,7 @@ class ParsedTable:
         self.kept = ~missing.any(axis=1) if source.missing == "drop" else missing.any(axis=1) | True
         fill = ", `missing: median` fills the gaps of features" if self.incomplete_features else ""
         fix = f"`missing: drop` leaves such rows out{fill}"
+        # The median fills features, but no labels.
         for name in self.labels if source.missing == "median" else missing.columns:
             if missing[name].any() and source.missing != "drop":
                 self._report_cell(name, missing[name], "nothing", "a value", fix)
