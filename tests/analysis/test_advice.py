@@ -333,7 +333,8 @@ def test_seeds_in_stages_are_wanted_after_the_last_interim_analysis_alone():
     assert yaml.safe_load(change["value"]) == {"until": "decided", "at_most": 12, "first": 6}
     elsewhere = advised(frame, made=runs().iloc[:0], asked=ASKED)  # of another machine
     assert "seeds" not in names(elsewhere, "suggestion")
-    decided = advised(asked=ASKED._replace(analyses=(6, 9)))
+    frame = comparisons().astype({"n": "Int64"})  # as in a file
+    decided = advised(frame, asked=ASKED._replace(analyses=(6, 9)))
     assert one(decided, "check", "interim")["passed"] == 1
 
 

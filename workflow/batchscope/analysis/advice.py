@@ -227,8 +227,7 @@ def _checks(series: AdviceSeries) -> Iterator[Row]:
         change = (SEEDS, planned) if seeds < planned else ()
         yield _check("seeds_planned", seeds == planned, *change, estimate=seeds, bound=planned)
     if analyses:
-        open_seeds = series.unresolved["n"].max()  # NaN if every limit is decided
-        seeds = int(np.nanmax([series.replicates, open_seeds]))
+        seeds = max([series.replicates, *series.unresolved["n"].dropna().astype(int)])
         decided = series.unresolved.empty
         yield _check("interim", decided, estimate=seeds, bound=analyses[-1])
 
