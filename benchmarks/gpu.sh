@@ -28,7 +28,7 @@ PYTHON
 .frameworks/batchscope/bin/pip install -q -r .frameworks/requirements.txt
 
 export PATH="$PWD/.frameworks/batchscope/bin:$PATH"
-python workflow/run.py plan examples/frameworks/gpu.yaml
+python workflow/run.py plan --configfile examples/frameworks/gpu.yaml
 timeout 480 snakemake --cores all -q rules --configfile examples/frameworks/gpu.yaml || true
 timeout 60 snakemake --cores all -q rules --configfile examples/frameworks/gpu.yaml --config partial=true
 mkdir -p "$folder"

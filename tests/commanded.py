@@ -11,7 +11,7 @@ import pandas
 from batchscope.core import disk
 from batchscope.store import paths, records
 from batchscope.study import plan, planner
-from batchscope.study.versions import VERSIONS
+from batchscope.study.registry import VERSIONS
 from project import ROOT
 
 # Takes its settings as `name=value`; what it does depends on `mode`. Its loss falls with the

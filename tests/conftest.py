@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "workflow"))
 gc.disable()  # until all modules are imported: they are no garbage
 
 # Fixtures that train or start a process.
-SLOW = {"copied", "digits", "dropout_run"}
+SLOW = {"digits", "dropout_run"}
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -30,13 +30,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if SLOW & set(item.fixturenames):
             item.add_marker("slow")
-    paths = {
-        name: {item.path for item in items if item.get_closest_marker(name)}
-        for name in ("slurm", "slow")
-    }
-    workflow = {path for path in paths["slow"] if path.parent.name == "workflow"}
-    order = [paths["slurm"], workflow, paths["slow"]]
-    items.sort(key=lambda item: [item.path not in paths for paths in order])
+    slurm, slow = (
+        {item.path for item in items if item.get_closest_marker(name)} for name in ("slurm", "slow")
+    )
+    items.sort(
+        key=lambda item: (
+            item.path not in slurm,
+            item.path not in slow,
+            item.path.parent.name != "workflow",
+        )
+    )
 
 
 def pytest_collection_finish() -> None:

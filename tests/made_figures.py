@@ -9,7 +9,7 @@ RATES = [{"learning_rate": 0.05}, {"learning_rate": 0.1}]
 NAMES = [
     name
     for name, figure in figures.FIGURES.items()
-    if not set(figure.requires.measures) & set(SWEEP_TIMINGS)
+    if not set(figure.measures) & set(SWEEP_TIMINGS)
 ]
 
 
@@ -37,7 +37,7 @@ def two_rates(folder, measures=None, only=()):
 
 def frame_of(name, folder):
     figure = figures.FIGURES[name]
-    return figure, figures.select(figures.read(folder), figure)
+    return figure, figures.select(figures.FigureTables(folder), figure)
 
 
 def drawing_of(name, folder):

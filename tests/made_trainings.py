@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas
 
-from batchscope.analysis import run_series, to_target_tables
+from batchscope.analysis import to_target_tables
 from batchscope.analysis.targets import Target
 
 CRITICAL, SCALE, FIXED, PER_IMAGE = 40.0, 10.0, 0.002, 0.0001
@@ -49,8 +49,5 @@ def fitted(
     trajectories: pandas.DataFrame, runs: pandas.DataFrame, targets: Iterable[Target] = TO
 ) -> tuple[pandas.DataFrame, pandas.DataFrame]:
     """Returns the tables of fits and of what each training takes."""
-    scalings = to_target_tables.scalings_of_study(trajectories, runs, targets)
-    constant = run_series.constant_factors(runs)
-    return to_target_tables.fit_table(scalings, constant), to_target_tables.training_table(
-        scalings, constant
-    )
+    scalings = to_target_tables.scalings_of_experiment(trajectories, runs, targets)
+    return to_target_tables.tables(scalings, runs)

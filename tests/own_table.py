@@ -28,13 +28,6 @@ def rows(variants=tuple(CRITICAL), seeds=6, seconds=False, **more) -> pandas.Dat
     return pandas.DataFrame(found)
 
 
-def at_target(loss: float) -> pandas.DataFrame:
-    """Each training's first row at or below a loss: a table with one row per training."""
-    frame = rows(seconds=True)
-    reached = frame[frame["validation_loss"] <= loss]
-    return reached.groupby(["variant", "batch_size", "seed"], as_index=False).first()
-
-
 def write(folder: Path, frame: pandas.DataFrame, name: str = "own_runs.csv") -> Path:
     """Writes a table beside a study."""
     frame.to_csv(folder / name, index=False)

@@ -12,7 +12,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -120,26 +119,6 @@ def run(project: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def run_without_tensorflow(project: Path, *arguments: str) -> str:
-    """Run Snakemake; assert that no process imports TensorFlow."""
-    package, started = project / "watched" / "tensorflow", project / "started"
-    package.mkdir(parents=True)
-    text = f"import pathlib\npathlib.Path({str(started)!r}).touch()\nraise ImportError\n"
-    (package / "__init__.py").write_text(text)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(package.parent))
-        output = run(project, *arguments)
-    assert not started.exists()
-    return output
-
-
-def finished(target: Path, config: dict) -> Path:
-    """Return a copy of the project in which a study was run to its report."""
-    write_config(copy(target), config)
-    run(target)
-    return target
-
-
 def report(project: Path, place: str = "") -> str:
     """Return the report of the default configuration, or one below `results`, as HTML."""
     return (project / "results" / place / "report.html").read_text(encoding="utf-8")
@@ -160,21 +139,3 @@ def planned(project: Path, *arguments: str) -> dict[str, int]:
     for rule in ("all", "complete"):  # they make no result
         counts.pop(rule, None)
     return counts
-
-
-def locked(name: str) -> dict[str, str]:
-    """Return package -> version of a lock file, for Python 3.11 on Linux."""
-    from packaging.markers import Marker
-
-    environment = {
-        "python_version": "3.11",
-        "python_full_version": "3.11.9",
-        "sys_platform": "linux",
-        "platform_machine": "x86_64",
-    }
-    versions = {}
-    for line in (ROOT / name).read_text().splitlines():
-        match = re.match(r"([a-z0-9-]+)(?:\[.*\])?==([^\s;\\]+)(?: ; ([^\\]+))?", line)
-        if match and (not match[3] or Marker(match[3].strip()).evaluate(environment)):
-            versions[match[1]] = match[2]
-    return versions

@@ -4,10 +4,11 @@ import json
 from pathlib import Path
 
 import synthetic
-from batchscope import figures, report
+from batchscope import figures
+from batchscope.report import study_page
 from batchscope.store import paths, records
 from batchscope.study import config, names, plan
-from batchscope.tables import csv_tables, experiment_tables
+from batchscope.tables import csv_tables, experiment_tables, study_tables
 
 QUESTION = 'Does <script>alert("question")</script> a larger batch "generalise" worse, & why?'
 TITLE = 'Batch size & <b>bold</b> "claims" on digits'
@@ -64,36 +65,32 @@ def write_config(folder: Path, seeds: int = 6, experiments: tuple[str, ...] = ("
     return path
 
 
-def write(
-    folder: Path, seeds: int = 6, experiments: tuple[str, ...] = ("gap",), troubles: bool = True
-) -> tuple[plan.Study, Path, Path]:
+def write(folder: Path, seeds: int = 6, troubles: bool = True) -> tuple[plan.Study, Path, Path]:
     """Writes a study's configuration and results; returns plan, results and configuration.
 
     With `troubles`, the first seed at batch size 16 diverged, the last at 256 ran out of
     memory, the one before was never run, and one run lacks its sharpness.
     """
-    path = write_config(folder, seeds, experiments)
+    path = write_config(folder, seeds)
     study, results = config.study(path), folder / "results"
     runs = list(study.runs)
     statuses = (records.DIVERGED, records.MISSING, records.OUT_OF_MEMORY)
     failed = dict(zip((runs[0], runs[-2], runs[-1]), statuses, strict=True)) if troubles else {}
     synthetic.write(results, study, failed)
     if troubles:
-        settings = study.experiments[experiments[0]].measures["sharpness"]
-        name = names.settings_name("sharpness", settings)
+        name = names.settings_name("sharpness", study.experiments["gap"].measures["sharpness"])
         paths.measure_path(results, runs[8], "sharpness", name).unlink()
     tables = results / "studies" / study.folder_name
-    for name, experiment in study.experiments.items():
-        experiment_tables.write(results, study, name, tables / name)
-        write_figures(tables / name / "figures", figures.figure_names(experiment))
-    experiment_tables.write_claims(study, tables, tables / csv_tables.CLAIMS_FILE)
+    experiment_tables.write(results, study, "gap", tables / "gap")
+    write_figures(tables / "gap" / "figures", figures.figure_names(study.experiments["gap"]))
+    study_tables.write_claims(study, tables, tables / csv_tables.CLAIMS_FILE)
     return study, results, path
 
 
 def written(study, results: Path, path: Path, partial: bool = False) -> Path:
     """Writes a report beside its results; returns its file."""
     output = results / "report.html"
-    report.write(study, results, path, output, partial)
+    study_page.write(study, results, path, output, partial)
     return output
 
 

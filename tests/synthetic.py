@@ -328,7 +328,7 @@ def _measured(measure, settings, size, rate, generator) -> Measured:
         return {f"hessian_{name}": value for name, value in values.items()}, {}
     if measure == "noise_scale":
         start = {f"{name}_start": each for name, each in _noise_at(0, size, generator).items()}
-        return start | _noise_at(40, size, generator), {"micro_batch": 1}
+        return start | _noise_at(40, size, generator), {}
     if measure == "sam_sharpness":
         scale, texts = 0.02 * 1.3**doublings * _alone(generator, 0.1), settings["rhos"]
         return {f"sam_sharpness_{setting.number_text(rho)}": scale * rho for rho in texts}, {}

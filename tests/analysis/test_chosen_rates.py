@@ -19,9 +19,7 @@ NAN, INF = float("nan"), float("inf")
         ([[NAN, NAN], [0.2, 0.2], [0.3, 0.3]], 1, True),  # of the two that were tried the lower
         ([[0.5], [0.2], [INF]], 1, False),  # beside one that diverged it is inside of the grid
         ([[0.5, 0.4]], 0, False),  # a single rate is no edge
-        ([[0.2, 0.1]], 0, False),
         ([[0.4, NAN], [0.3, NAN]], 1, True),  # a seed without any run of a size is no seed of it
-        ([[0.1, 0.4], [0.4, 0.4]], 0, True),
         ([[0.2], [0.2], [0.2]], 0, True),  # among equals the lowest rate
     ],
 )

@@ -51,15 +51,6 @@ def test_larger_factors_beside_the_best_smaller_one():
     assert (found["noise_scale_low"] < 30 / 2.35).all()
 
 
-def test_the_verdict_is_read_off_the_interval():
-    for seed in range(20):
-        given = losses([1.0, 1.05, 1.15], 0.1, 6 + seed % 3, seed)
-        for row in local_critical_batch_size.table(*tables(given), 0.1).to_dict("records"):
-            inside, outside = row["high"] < row["bound"], row["low"] > row["bound"]
-            expected = "within" if inside else "beyond" if outside else "not_resolved"
-            assert row["verdict"] == expected
-
-
 def test_ends_are_open_where_no_factor_was_small_or_large_enough():
     low = local_critical_batch_size.table(*tables(losses([1.0, 1.5, 2.0])), 0.1)
     assert low["critical_batch_size"].tolist() == [8, 8]

@@ -1,4 +1,4 @@
-"""The gradient noise scale: Fieller's interval, along a training, beside critical batch sizes."""
+"""The gradient noise scale: Fieller's interval, and along a training."""
 
 import math
 
@@ -7,8 +7,7 @@ import pandas
 import pytest
 from scipy import stats
 
-import made_trainings
-from batchscope.analysis import noise_scales, to_target_tables
+from batchscope.analysis import noise_scales
 from batchscope.analysis.noise_scales import fieller
 
 VARIANCE = [390, 410, 405, 395, 400, 400]
@@ -61,22 +60,3 @@ def test_a_point_is_the_ratio_of_means_at_a_place_of_the_training():
     (alone, *_) = noise_scales.noise_scale_points(frame[frame["gradient_variance"] == 40], 16)
     assert alone.ends == (35, 45)  # the error over examples
     assert noise_scales.noise_scale_points(frame.assign(gradient_variance=math.nan), 16) == []
-
-
-def test_it_stands_beside_the_critical_batch_size_of_its_trainings():
-    """At the size next to 40, and at its rate; at the end it is open upwards."""
-    trajectories, runs = made_trainings.tables()
-    rows = to_target_tables.with_fits(*made_trainings.fitted(trajectories, runs))
-    start = {"gradient_variance_start": runs["batch_size"] * runs["learning_rate"]}
-    squares = 0.05 + 0.2 * (runs["seed"] - 1)
-    end = {"gradient_variance": 40.0, "gradient_norm_squared": squares}
-    made = runs.assign(**start, gradient_norm_squared_start=2.0, **end)
-    found = noise_scales.with_noise_scale(rows, made)
-    assert set(found["noise_batch_size"]) == {32}
-    row = found.iloc[0]
-    for ending in ("", "_low", "_high"):
-        assert row[f"noise_scale_start{ending}"] == pytest.approx(32 * 0.2 / 2)
-    low = fieller([40] * 3, [-0.15, 0.05, 0.25]).low
-    assert math.isnan(row["noise_scale_end"]) and math.isinf(row["noise_scale_end_high"])
-    assert row["noise_scale_end_low"] == pytest.approx(low)
-    assert noise_scales.with_noise_scale(rows, runs)["noise_scale_start"].isna().all()

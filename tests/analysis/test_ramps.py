@@ -78,18 +78,6 @@ def test_a_step_decay_is_a_constant_size_and_other_horizons_are_not_compared():
     assert longer["reason"].tolist() == ["alone"]
 
 
-def test_the_verdict_is_read_off_the_interval_at_every_look():
-    frame = runs([({}, 1.0, 400), ({"batch_size": 32}, 1.02, 100), (RISES, 1.05, 250)], 9, 0.05)
-    widths = []
-    for analyses in ((), (6, 9, 13)):
-        for row in ramps.table(frame, {"test_loss": 0.05}, analyses).to_dict("records"):
-            inside, outside = row["high"] < row["bound"], row["low"] > row["bound"]
-            assert (row["verdict"] in ("within", "supported")) == inside
-            assert (row["verdict"] in ("beyond", "contradicted")) == outside
-            widths += [row["high"] - row["low"]] if row["outcome"] == "test_loss" else []
-    assert widths[1] > widths[0]
-
-
 def test_rates_are_chosen_by_the_seeds_of_each_look():
     """What is said at six seeds is not changed by rates that later ones choose."""
     both = [({}, 1.0, 400), ({"batch_size": 32}, 1.0, 100), (RISES, 1.0, 250)]

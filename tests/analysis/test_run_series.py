@@ -14,12 +14,15 @@ from batchscope.study.optimizer_constants import DEFAULT
     ("factors", "words"),
     [
         ({"beta_2": 0.95, "weight_decay": DEFAULT}, "beta 2 0.95, default weight decay"),
-        ({"micro_batch_size": 0}, "whole batches"),
+        ({"micro_batch_size": 0, "threads": 2.0}, "whole batches, 2 threads"),
         ({"micro_batch_size": 16, "beta_scaling": "none"}, "pieces of 16, no beta scaling"),
-        ({"threads": 2.0, "replicas": "none"}, "2 threads, none replicas"),
         ({"delay_seconds": 0.05, "alpha": -0.25}, "delay of 50 ms, alpha \N{MINUS SIGN}0.25"),
         ({"delay_seconds": 0.0, "warmup_epochs": 0}, "no delay, no warmup"),
-        ({"optimizer": "rmsprop", "device": "gpu"}, "RMSprop, GPU"),
+        (
+            {"optimizer": "rmsprop", "device": "gpu", "model": "small_cnn"},
+            "RMSprop, GPU, small_cnn",
+        ),
+        ({"replicas": 1, "beta_scaling": "half_life"}, "1 replica, beta scaling half-life"),
         ({"precision": "mixed_float16"}, "precision mixed float16"),
     ],
 )
@@ -46,19 +49,6 @@ def test_a_factor_that_follows_from_the_batch_size_splits_nothing():
     assert run_series.coupled_factors(frame) == {"learning_rate": [0.1, 0.2]}
 
 
-@pytest.mark.parametrize(
-    ("factor", "value", "words"),
-    [
-        ("beta_scaling", "half_life", "half-life"),
-        ("model", "small_cnn", "small_cnn"),
-        ("micro_batch_size", "0", "none (whole batches)"),
-        ("threads", "0", "all"),
-    ],
-)
-def test_of_a_value(factor, value, words):
-    assert factor_words.value_words(factor, value) == words
-
-
 def test_an_accuracy_has_the_binomial_error_of_its_examples():
     rows = {"batch_size": [8, 8, 16], "test_accuracy": [0.8, 0.6, 1.0], "test_examples": 100}
     found = intervals.binomial(pandas.DataFrame(rows), "test_accuracy", ["batch_size"])
@@ -82,11 +72,3 @@ def test_runs_that_nothing_stopped_are_told_from_those_whose_epochs_were_chosen(
     assert run_series.reached_all_epochs(runs).tolist() == [False, True, False, False]
     at_loss = runs.assign(target_train_loss=0.3)
     assert run_series.reached_all_epochs(at_loss).tolist() == [False, True, False, True]
-
-
-def test_a_constant_batch_size_is_not_named_by_where_another_rises():
-    ramp = {"batch_schedule": "steps", "largest_batch_size": 64}
-    stays = {"batch_schedule": "constant", "largest_batch_size": 0}
-    rows = [{"batch_size": size, "seed": 0, **of} for size in (8, 16) for of in (ramp, stays)]
-    labels = [each.label for each in run_series.split_series(pandas.DataFrame(rows))]
-    assert labels == ["batch size in steps, up to 64", "constant batch size"]

@@ -10,7 +10,7 @@ import pytest
 import made_trainings
 from batchscope.analysis import to_target_tables, trainings
 from batchscope.analysis.targets import Target
-from batchscope.study import decision_columns, external_columns
+from batchscope.study import decision_columns
 from made_trainings import EXACT, SIZES, TO
 
 
@@ -49,7 +49,7 @@ def test_a_training_that_left_nothing_behind_excludes_its_rate():
     trajectories, runs = made_trainings.tables(rates=(0.1, 0.2, 0.4))
     runs.loc[runs["run"] == "8/0.2/2", "status"] = "out_of_memory"
     trajectories = trajectories[trajectories["run"] != "8/0.2/2"]
-    (found,) = to_target_tables.scalings_of_study(trajectories, runs, TO)
+    (found,) = to_target_tables.scalings_of_experiment(trajectories, runs, TO)
     assert found.costs["updates"].rates[:2].tolist() == [0.4, 0.2]
 
 
@@ -73,7 +73,7 @@ def series(rows):
 
 
 def scaling(rows, value=0.2, column="validation_loss"):
-    (found,) = to_target_tables.scalings_of_study(
+    (found,) = to_target_tables.scalings_of_experiment(
         rows, rows.drop_duplicates("run"), [Target(column, value)]
     )
     return found
@@ -124,34 +124,6 @@ def test_metrics_are_read_as_errors_and_what_is_not_evaluated_is_passed_over():
         found = scaling(rows, value, column)
         assert found.costs["updates"].values == pytest.approx(updates)
         assert found.costs["examples"].values == pytest.approx(updates * np.array(SIZES)[:, None])
-
-
-def test_the_rate_of_a_seed_is_chosen_by_the_others():
-    """Of two seeds each prefers another rate, and so reads the other's, which is slower for it."""
-    each = itertools.product((0, 1), (0.1, 0.2))
-    parts = [
-        evaluations(rate, seeds=[seed], times=2.0 if (seed == 0) == (rate == 0.2) else 1.0)
-        for seed, rate in each
-    ]
-    found = scaling(pandas.concat(parts)).costs["updates"]
-    twice = 2 * EXACT
-    assert found.values == pytest.approx(np.stack([twice, twice], axis=1))
-    assert found.tuned.all() and found.on_edge.all()
-    alone = scaling(pandas.concat(parts[:2])).costs["updates"]
-    assert alone.values[:, 0] == pytest.approx(twice / 2)
-
-
-def test_the_single_row_of_an_external_run_is_its_target():
-    updates = 100 * (1 + 40 / np.array(SIZES))
-    rows = evaluations(seeds=[0]).drop_duplicates("run").assign(updates=updates)
-    rows = rows.assign(examples=updates * np.array(SIZES), machine="elsewhere", seconds=math.nan)
-    assert to_target_tables.scalings_of_study(rows, rows) == []  # a training that is evaluated once
-    rows["stop_reason"] = external_columns.AT_TARGET
-    (found,) = to_target_tables.scalings_of_study(rows, rows)
-    assert not found.target.column and found.fit.critical_batch_size == pytest.approx(40)
-    rows.loc[0, ["updates", "examples"]] = math.nan
-    (found,) = to_target_tables.scalings_of_study(rows, rows)
-    assert found.costs["updates"].values[0, 0] == math.inf
 
 
 def test_the_time_of_a_step_is_fitted():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import importlib.util
 import multiprocessing
 import threading
@@ -32,13 +31,7 @@ DATASETS = {
 def write(tmp_path, monkeypatch):
     """Return a function that writes a study `c.yaml` of data sets, and the first of these."""
     monkeypatch.chdir(tmp_path)
-    # No copies of a process that may have TensorFlow's threads, and no timed steps.
     monkeypatch.setattr(missing_times, "note_missing_times", lambda *_: None)
-
-    def in_a_thread(workers: int, **_: object) -> concurrent.futures.Executor:
-        return concurrent.futures.ThreadPoolExecutor(workers)
-
-    monkeypatch.setattr(concurrent.futures, "ProcessPoolExecutor", in_a_thread)
     Path("b.csv").write_text("a,y\n1,x\n2,\n")
     np.savez("c.npz", inputs=np.random.rand(40, 300), labels=np.arange(40) % 2 + 0.5)
 
@@ -103,7 +96,7 @@ def test_prepared_data_are_not_read_again(write):
 def test_plan_reports_the_problems_of_data(write):
     write(GOOD)
     with pytest.raises(SystemExit) as ended:
-        entry.main(["plan", "c.yaml"])
+        entry.main(["plan", "--configfile", "c.yaml"])
     assert places(ended.value.code) == ["b.csv, column y, row 2"]
 
 

@@ -15,10 +15,7 @@ from batchscope.core.errors import UserError
 
 @contextlib.contextmanager
 def full(size=1000):
-    """Lets no file grow beyond a size inside the block, where nothing is to be imported.
-
-    The interpreter would leave half a file of bytecode behind.
-    """
+    """Let no file grow beyond a size. An import in the block would leave half a file behind."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

@@ -49,6 +49,11 @@ def flip(share):
     return damage
 
 
+EVALUATED = synthetic.grid([16], [0], evaluate_every=500, epochs=1)[0]
+TRAJECTORY, TABLE = f"runs/{EVALUATED}/trajectory.csv", "studies/runs.csv"
+RECORD, EVALUATED_RECORD = "{run}/record.json", f"runs/{EVALUATED}/record.json"
+
+
 def collect(results, study, run):
     return run_table.from_records(results, study, "gap")
 
@@ -57,58 +62,41 @@ def load(results, study, run):
     return datasets.load(results, DATASET).images("train")
 
 
-def displaced(results, study, run):
-    return displacement.measure_run(FinishedRun(results, run), {}).values
-
-
-def table(name):
-    return lambda results, study, run: synthetic.made(name, results, study)
-
-
-def weights(results, study, run):
-    return records.RunFiles(paths.run_folder(results, run)).weights("epochs/2")
-
-
-def final(results, study, run):
-    return FinishedRun(results, run).weights("final")
-
-
-def tabled(results, study, run):
-    return csv_tables.read(results / "studies" / "runs.csv")
-
-
 def reported(results, study, run):
     return report_inputs.read_figures(results / "figures", False)
 
 
-EVALUATED = synthetic.grid([16], [0], evaluate_every=500, epochs=1)[0]
-TRAJECTORY = f"runs/{EVALUATED}/trajectory.csv"
+def made(table):
+    return lambda results, study, run: synthetic.made(table, results, study)
+
+
+def weights(which):
+    return lambda results, study, run: FinishedRun(results, run).weights(which)
 
 
 def evaluations(results, study, run):
     return long_tables._trajectory_rows(results, EVALUATED, names.parse_run(EVALUATED))
 
 
-# Where it is, below results (a run's below its folder); what reads it; and what Snakemake misses
-# in its place, where it is not the file.
-RECORD, EVALUATED_RECORD = "{run}/record.json", f"runs/{EVALUATED}/record.json"
+def displaced(results, study, run):
+    return displacement.measure_run(FinishedRun(results, run), {}).values
+
+
+# Kind of file -> its path below results (a run's below its folder), the function that reads it, and
+# the path to delete if that is not the file.
 FILES = {
-    "run": ("{run}/record.json", collect, None),
+    "run": (RECORD, collect, None),
     "history in runs.csv": ("{run}/history.csv", collect, RECORD),
-    "history in curves": ("{run}/history.csv", table("history"), RECORD),
+    "history in curves": ("{run}/history.csv", made("history"), RECORD),
     "trajectory": (TRAJECTORY, evaluations, EVALUATED_RECORD),
     "measure": ("{run}/evaluate/default.json", collect, None),
-    "measure of layers": ("{run}/weight_distance/*.json", table("layers"), None),
-    "times": ("timing/local/*/time_epoch/*.json", collect, None),
-    "surfaces": ("{run}/landscape/*.npz", table("landscapes"), None),
-    "line": ("{run}/line_to/*/*.json", table("lines"), None),
+    "surfaces": ("{run}/landscape/*.npz", made("landscapes"), None),
     "updates": ("{run}/updates.npz", displaced, RECORD),
-    "weights": ("{run}/final.npz", final, RECORD),
-    "snapshot": ("{run}/epochs/2.npz", weights, None),
+    "weights": ("{run}/final.npz", weights("final"), RECORD),
+    "snapshot": ("{run}/epochs/2.npz", weights("epochs/2"), None),
     "data": (f"data/{DATASET}/record.json", load, None),
     "images": (f"data/{DATASET}/train_images.npy", load, f"data/{DATASET}"),
-    "labels": (f"data/{DATASET}/test_labels.npy", load, f"data/{DATASET}"),
-    "table": ("studies/runs.csv", tabled, None),
+    "table": (TABLE, lambda results, *_: csv_tables.read(results / TABLE), None),
     "figures": ("figures/figures.json", reported, "figures"),
     "image": ("figures/a.svg", reported, "figures"),
 }
@@ -135,9 +123,7 @@ def whole(tmp_path_factory):
     disk.write_arrays(folder / "updates.npz", {"update_norms": np.ones(50, np.float32)})
     for run_folder in results.glob("runs/*"):
         synthetic.write_sha256(run_folder)
-    csv_tables.write(
-        run_table.from_records(results, study, "gap"), results / "studies" / "runs.csv"
-    )
+    csv_tables.write(collect(results, study, run), results / TABLE)
     figure = {"name": "a", "title": "A", "caption": "A."}
     disk.write_text(results / "figures" / "figures.json", f"[{figure}]".replace("'", '"'))
     disk.write_text(results / "figures" / "a.svg", '<svg viewBox="0 0 9 9"><g/><g/></svg>')
@@ -153,8 +139,8 @@ def test_whole_files_are_read(whole):
     ("kind", "damage"),
     [
         *itertools.product(FILES, DAMAGES),
-        *itertools.product(("history in runs.csv", "history in curves", "trajectory"), OF_TABLES),
-        *((kind, flip(share / 10)) for kind in BINARY for share in range(10)),
+        *itertools.product(("history in curves", "trajectory"), OF_TABLES),
+        *((kind, flip(share / 10)) for kind in BINARY for share in range(0, 10, 3)),
     ],
 )
 def test_a_damaged_file_is_named_with_its_fix(whole, kind, damage):
@@ -162,19 +148,15 @@ def test_a_damaged_file_is_named_with_its_fix(whole, kind, damage):
     pattern, read, delete = FILES[kind]
     folder = paths.run_folder(results, run).relative_to(results)
     (path, *_) = sorted(results.glob(pattern.format(run=folder)))
-    report_inputs = path.read_bytes()
-    damaged = (
-        damage(report_inputs)
-        if callable(damage)
-        else {**DAMAGES, **OF_TABLES}[damage](report_inputs)
-    )
-    assert damaged != report_inputs
+    content = path.read_bytes()
+    damaged = ({**DAMAGES, **OF_TABLES}.get(damage) or damage)(content)
+    assert damaged != content
     path.write_bytes(damaged)
     try:
         with pytest.raises(UserError) as caught:
             read(results, study, run)
     finally:
-        path.write_bytes(report_inputs)
+        path.write_bytes(content)
     message = str(caught.value)
     received = "an empty file" if not damaged else "a damaged file ("
     assert message.startswith(f"{path}: received {received}") and "\n" not in message
@@ -182,10 +164,11 @@ def test_a_damaged_file_is_named_with_its_fix(whole, kind, damage):
     assert message.endswith(f" is expected. Delete {delete} and run snakemake again.")
 
 
-def test_a_missing_file_is_made_or_named_with_what_to_delete(tmp_path):
-    for delete, mend in ((None, "to make it"), (tmp_path, f"delete {tmp_path}")):
-        with pytest.raises(UserError, match=rf"a\.json: missing; .*{mend}"):
-            disk.read_csv(tmp_path / "a.json", path_to_delete=delete)
+@pytest.mark.parametrize("delete", [None, "."])
+def test_a_missing_file_is_named_with_the_path_to_delete(tmp_path, delete):
+    with pytest.raises(UserError, match=r"a\.csv: missing; ") as raised:
+        disk.read_csv(tmp_path / "a.csv", path_to_delete=delete and tmp_path)
+    assert (f"delete {tmp_path} and" in str(raised.value)) == bool(delete)
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EINVAL, "Invalid"), OSError("truncated")])

@@ -85,10 +85,7 @@ def test_each_position_of_tokens_is_predicted(own_labels, tmp_path):
     ("given", "names"),
     [
         (LABELS[:, None], ["0", "1"]),
-        (LABELS.astype(np.uint64) + 2**32, ["4294967296", "4294967297"]),
-        (LABELS.astype(np.float32) + 1, ["1", "2"]),
         (np.float64(2**53 - 2) + LABELS, ["9007199254740990", "9007199254740991"]),
-        (WORDS[LABELS], ["no", "yes"]),
         (np.char.encode(WORDS)[LABELS], ["no", "yes"]),
         (np.eye(2)[LABELS], ["0", "1"]),
     ],
@@ -109,13 +106,10 @@ ZEROS = np.zeros(6, int)
     ("arrays", "kind"),
     [
         ({"images": np.zeros((6, 8, 8), np.uint8), "labels": ZEROS}, "images"),
-        ({"inputs": np.zeros((6, 8, 8, 3)), "labels": ZEROS}, "images"),
         ({"x_train": np.zeros((6, 4)), "y_train": ZEROS}, "rows"),
         ({"x_train": np.zeros((6, 4), int)}, "tokens"),
-        ({"x_train": np.zeros((6, 4), int), "y_train": np.zeros((6, 4), int)}, "tokens"),
         ({"x_train": np.zeros((6, 4), np.uint8), "y_train": np.zeros((6, 1), int)}, "sequences"),
         ({"images": np.zeros((6, 1), int), "labels": np.zeros((6, 1), int)}, "tokens"),
-        ({"images": np.zeros((6, 4), bool), "labels": ZEROS}, None),
         ({"images": ZEROS, "labels": ZEROS}, None),
         ({"other": np.zeros((6, 4))}, None),
     ],
@@ -135,6 +129,7 @@ def altered(array, where, value):
 
 
 NOT_FINITE = altered(ROWS, (17, 2), np.nan)
+TESTED = {"x_train": ROWS, "y_train": WORDS[LABELS], "x_test": ROWS[:2]}
 
 
 @pytest.mark.parametrize(
@@ -147,30 +142,22 @@ NOT_FINITE = altered(ROWS, (17, 2), np.nan)
         ({"inputs": NOT_FINITE, "labels": LABELS}, "inputs: received nan in row 17, column 2;"),
         ({"inputs": altered(TOKENS, (5, 3), -1)}, "inputs: received -1 in row 5, column 3;"),
         ({"x_train": TOKENS, "x_test": TOKENS[:, :5]}, "x_test: received int32 of shape (40, 4);"),
-        *(
-            ({"inputs": ROWS, "labels": given}, f"labels: received {message}")
-            for given, message in (
-                (np.where(LABELS, np.nan, 0), "nan in row 1;"),
-                (LABELS * 0, "one class;"),
-                (LABELS.astype(np.uint64) + 2**63, "9223372036854775808 in row 0;"),
-            )
+        ({"inputs": ROWS, "labels": np.where(LABELS, np.nan, 0)}, "labels: received nan in row 1;"),
+        ({"inputs": ROWS, "labels": LABELS * 0}, "labels: received one class;"),
+        (
+            {"inputs": ROWS, "labels": LABELS.astype(np.uint64) + 2**63},
+            "labels: received 9223372036854775808 in row 0;",
         ),
-        *(
-            (
-                {"x_train": ROWS, "y_train": WORDS[LABELS], "x_test": ROWS[:2], "y_test": tested},
-                f"y_test: received {message}",
-            )
-            for tested, message in ((["no", "maybe"], "'maybe' in row 1;"), ([0, 1], "int64"))
-        ),
+        (TESTED | {"y_test": ["no", "maybe"]}, "y_test: received 'maybe' in row 1;"),
+        (TESTED | {"y_test": [0, 1]}, "y_test: received int64"),
     ],
 )
 def test_faults_of_examples_name_file_key_and_row(values, message, tmp_path):
     assert message in fault(tmp_path, npz(tmp_path, values))
 
 
-@pytest.mark.parametrize("name", ["val", "dev"])
-def test_parts_go_by_the_names_that_people_give_them(name, tmp_path):
-    values = {"X_train": ROWS, "y_train": LABELS, f"X_{name}": ROWS[:9], f"y_{name}": LABELS[:9]}
+def test_parts_go_by_the_names_that_people_give_them(tmp_path):
+    values = {"X_train": ROWS, "y_train": LABELS, "X_val": ROWS[:9], "y_val": LABELS[:9]}
     own = npz(tmp_path, {**values, "ids": np.array(["a", None], object)}, split={"test": 0.2})
     with zipfile.ZipFile(tmp_path / "own.npz", "a") as archive:
         archive.writestr("readme.txt", "what is not used is not read")
@@ -267,16 +254,12 @@ def test_mnist_of_so_many_training_images_per_class(tmp_path):
 
 
 def test_mnist_faults(tmp_path):
-    values = little_mnist()
-    np.savez(tmp_path / "own.npz", **{key: values[key] for key in list(values)[:3]})
-    assert "own.npz: received no y_test or" in fault(tmp_path, mnist(tmp_path / "own.npz"))
-    np.savez(tmp_path / "own.npz", **values)
-    too_many = fault(tmp_path, mnist(tmp_path / "own.npz", 50))
+    folder = write_idx(tmp_path / "idx", little_mnist())
+    too_many = fault(tmp_path, mnist(folder, 50))
     assert "own.split: received validation 50, for 50 examples;" in too_many
-    folder = write_idx(tmp_path / "idx", values)
     path = folder / "train-images-idx3-ubyte"
-    complete = path.read_bytes()
-    for content in (complete[:-1], complete[1:], complete[:3]):
+    whole = path.read_bytes()
+    for content in (whole[:-1], whole[1:], whole[:3]):
         path.write_bytes(content)
         assert f"{path}: cannot be read" in fault(tmp_path, mnist(folder))
     path.unlink()

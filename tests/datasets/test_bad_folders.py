@@ -19,7 +19,6 @@ def definition(path, **options):
 @pytest.mark.parametrize(
     ("content", "options", "lines"),
     [
-        ({}, {}, [": received HERE/mine with 0 folder(s) and 0 file(s);"]),
         ({".": 6}, {}, [": received HERE/mine with 0 folder(s) and 6 file(s);"]),
         (
             {**FLAT, "a": 0, "b/.DS_Store": b"", "c/d": 0, "x.csv": b""},
@@ -44,7 +43,6 @@ def definition(path, **options):
             ],
         ),
         (FLAT, {"split": None}, [".split.validation: received nothing;"]),
-        (FLAT, {"split": {"validation": 0.5}}, [".split.test: received nothing;"]),
         (FLAT, {"split": {"validation": 3, "test": 3}}, [".split: received validation 3, test 3,"]),
     ],
 )

@@ -12,11 +12,6 @@ from prepared_data import fault, little_mnist, prepared
 
 MNIST = {"source": "mnist", "split": {"validation": 10}}
 PAGE = b"<!DOCTYPE html><title>Sign in</title>"
-# What a broken proxy may send.
-REPLIES = {
-    "/garbage.npz": b"<html>\r\n",
-    "/short.npz": b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\nContent-Type: x/y\r\n\r\ncut off",
-}
 
 
 @pytest.fixture
@@ -31,8 +26,8 @@ def server(tmp_path):
 
         def do_GET(self):
             asked.append(self.path)
-            if reply := REPLIES.get(self.path):
-                self.wfile.write(reply)
+            if self.path == "/garbage.npz":  # what a broken proxy may send
+                self.wfile.write(b"<html>\r\n")
             else:
                 super().do_GET()
 
@@ -72,19 +67,19 @@ def test_a_download_is_checked_and_kept(tmp_path, server, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("file", "reason"),
+    ("file", "error"),
     [
-        ("absent.npz", " cannot be downloaded (<HTTPError 404: 'File not found'>); "),
-        ("short.npz", ": received SHA-256 "),
-        ("garbage.npz", " cannot be downloaded (BadStatusLine('<html>\\r\\n')); "),
+        ("absent.npz", "<HTTPError 404: 'File not found'>"),
+        ("garbage.npz", "BadStatusLine('<html>\\r\\n')"),
     ],
 )
 def test_a_failed_download_names_the_address_and_the_key(
-    tmp_path, server, monkeypatch, file, reason
+    file, error, tmp_path, server, monkeypatch
 ):
     monkeypatch.setattr(mnist, "URL", f"{server[1]}/{file}")
     message = fault(tmp_path, MNIST, "mnist")
-    assert message.startswith(f"datasets.mnist: {server[1]}/{file}{reason}")
+    reason = f"{server[1]}/{file} cannot be downloaded ({error});"
+    assert message.startswith(f"datasets.mnist: {reason}")
     assert "datasets.mnist.path" in message
     assert not list((tmp_path / "results" / "downloads").iterdir())
 

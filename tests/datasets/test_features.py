@@ -9,7 +9,7 @@ import pytest
 from batchscope import datasets
 from batchscope.datasets.features import Features
 from batchscope.study import dataset_definitions
-from prepared_data import all_parts, csv, faults, prepared
+from prepared_data import all_parts, csv, prepared
 from project import ROOT
 
 PAGE = (ROOT / "docs" / "data_and_models.md").read_text(encoding="utf-8")
@@ -62,38 +62,3 @@ def test_the_code_of_the_page_repeats_a_table_of_words_and_gaps(tmp_path):
     # What is known before it is prepared.
     definition = dataset_definitions.resolve(csv(tmp_path, text, **options))
     assert datasets.complete_model_input(tmp_path, "own-00000000", definition) == data.model_input
-
-
-def test_words_that_the_training_part_lacks_have_no_feature(tmp_path):
-    text = "\n".join(f"{row % 7},{max(row, 29)},{row % 2}" for row in range(40))
-    data = prepared(tmp_path, csv(tmp_path, text, categorical=[2]))
-    seen = data.record["categories"]["2"]
-    assert "29" in seen and len(seen) + 1 == data.record["input_shape"][0] < 12
-    held_out = np.concatenate([data.images(part) for part in ("validation", "test")])
-    assert (held_out[:, 1:].sum(axis=1) == 0).sum() == 11 - len(seen)
-
-
-def test_rows_with_gaps_are_dropped_and_counted(tmp_path):
-    text = "\n".join([*lines(), "4,nurse,true,0,n,", "5,,true,0,n,no"])
-    options = {"ignore": ["note"], "missing": "drop"}
-    record = prepared(tmp_path, csv(tmp_path, text, **options)).record
-    assert record["dropped"] == 7 and sum(record["counts"].values()) == 35
-    text = "x,y\n" + "1,\n2,\n,a\n" * 9
-    (line,) = faults(tmp_path, csv(tmp_path, text, missing="drop"))
-    assert "column y: received no row" in line
-
-
-def test_parquet_is_the_same_as_its_text(tmp_path, monkeypatch):
-    definition = csv(tmp_path, "\n".join(lines()), missing="median", ignore=["note"])
-    frame = pandas.read_csv(tmp_path / "own.csv").astype({"job": "category"})
-    frame["member"] = frame["member"].astype("boolean")
-    (tmp_path / "own.parquet").touch()
-    other = {**definition, "path": str(tmp_path / "own.parquet")}
-    monkeypatch.setattr(pandas, "read_parquet", lambda path, engine: frame)
-    one, two = (prepared(tmp_path, item) for item in (definition, other))
-    assert one.record["sha256"] == two.record["sha256"]
-    frame["day"] = pandas.Timestamp("2024-01-01") + pandas.to_timedelta(frame.index, "D")
-    frame.loc[3, "member"] = None
-    problems = faults(tmp_path, {**other, "label": "label", "missing": "error"})
-    assert "column member, row 4: received nothing;" in problems[1]
-    assert "own.parquet: received day (dates, such as '2024-01-01" in problems[2]

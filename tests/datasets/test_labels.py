@@ -5,7 +5,7 @@ import pytest
 from test_arrays import LABELS, ROWS
 
 from batchscope.datasets import labels as label_values
-from prepared_data import all_parts, csv, faults, npz, prepared
+from prepared_data import all_parts, csv, fault, faults, npz, prepared
 
 MANY = np.arange(400) % 120
 PAIRS = np.stack([LABELS, np.arange(40) // 20], axis=1)
@@ -15,7 +15,6 @@ PAIRS = np.stack([LABELS, np.arange(40) // 20], axis=1)
     ("labels", "options", "result", "names"),
     [
         (LABELS + 0.5, {}, "regression", ["0"]),
-        (ROWS[:, :2], {}, "regression", ["0", "1"]),
         (LABELS, {"task": "regression"}, "regression", ["0"]),
         (PAIRS, {"task": "multi_label"}, "multi_label", ["0", "1"]),
     ],
@@ -31,16 +30,10 @@ def test_the_task_of_arrays(labels, options, result, names, tmp_path):
     assert kept == pytest.approx(np.reshape(labels, (40, -1))[:9], abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("labels", "options", "message"),
-    [
-        (np.where(LABELS, np.nan, 0.5), {"task": "regression"}, "labels: received nan in row 1;"),
-        (np.array(["no", "No"])[LABELS], {}, "labels: received 'No' (20 rows) and 'no' (20 rows);"),
-    ],
-)
-def test_faults_of_labels(labels, options, message, tmp_path):
-    (line,) = faults(tmp_path, npz(tmp_path, {"inputs": ROWS, "labels": labels}, **options))
-    assert message in line
+def test_a_missing_number_to_predict_names_its_row(tmp_path):
+    arrays = {"inputs": ROWS, "labels": np.where(LABELS, np.nan, 0.5)}
+    definition = npz(tmp_path, arrays, task="regression")
+    assert "labels: received nan in row 1;" in fault(tmp_path, definition)
 
 
 def test_many_classes_of_images_are_classes(tmp_path):
@@ -52,8 +45,6 @@ def test_many_classes_of_images_are_classes(tmp_path):
     assert "received 120 different" in faults(tmp_path, npz(tmp_path, rows))[0]
     named = npz(tmp_path, rows, split=split, task="classification")
     assert prepared(tmp_path, named).classes == 120
-    letters = {"images": images, "labels": np.array(["a", "A"])[MANY % 2]}
-    assert prepared(tmp_path, npz(tmp_path, letters)).classes == 2
 
 
 @pytest.mark.parametrize(
@@ -89,3 +80,13 @@ def test_the_best_labels_for_every_example_are_chosen_by_the_training_part():
     )
     assert result["validation"]["f1"] == pytest.approx(12 / 15)
     assert result["test"]["f1"] == pytest.approx(2 * 2 / (4 + 3))
+
+
+def test_two_spellings_of_a_class_are_refused(tmp_path):
+    rows = [f"{index / 7},{('cat', 'dog', 'Cat')[index % 3]}" for index in range(30)]
+    assert "'Cat' and 'cat'" in fault(tmp_path, csv(tmp_path, "\n".join(["x,label", *rows])))
+
+
+def test_letters_of_both_cases_are_classes(tmp_path):
+    rows = [f"{index / 7},{'aA'[index % 2]}" for index in range(20)]
+    assert prepared(tmp_path, csv(tmp_path, "\n".join(["x,label", *rows]))).classes == 2

@@ -7,7 +7,7 @@ from batchscope import datasets
 from batchscope.datasets import model_inputs
 from batchscope.store import records
 from batchscope.study import dataset_definitions, example_kinds
-from prepared_data import SPLIT, csv, image_files, little_mnist, npz
+from prepared_data import SPLIT, csv, image_files, npz
 
 GREY, COLOUR = np.zeros((30, 6, 5), np.uint8), np.zeros((30, 6, 5, 3), np.float32)
 LABELS, TOKENS = np.arange(30) % 3, np.arange(300).reshape(30, 10) % 7
@@ -24,27 +24,19 @@ def text(path):
     return {"source": "text", "path": str(path / "own.txt"), "length": 5}
 
 
-def mnist(path):
-    split = {"validation": 9}
-    return {"source": "mnist", "path": npz(path, little_mnist())["path"], "split": split}
-
-
 SEQUENCES = {"x_train": TOKENS, "y_train": LABELS, "x_test": TOKENS + 2, "y_test": LABELS}
 
 
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
-        (lambda _: {"source": "digits"}, ((8, 8, 1), 10)),
         (
             lambda _: {"source": "patches", "image_size": 16, "per_class": 10},
             ((16, 16, 3), 2),
         ),
         (folder, ((4, 4, 1), 3)),
         (lambda at: npz(at, {"images": COLOUR, "labels": LABELS[:, None]}), ((6, 5, 3), 3)),
-        (lambda at: npz(at, {"inputs": TOKENS}), ((9,), 7, "tokens")),
         (lambda at: npz(at, SEQUENCES), ((10,), 3, "sequences", 8)),
-        (mnist, ((6, 5, 1), 10)),
         (lambda at: csv(at, "1,2,x\n3,4,y\n" * 9), ((2,), 2, "rows")),
         (text, ((5,), 4, "tokens")),
     ],
@@ -65,7 +57,6 @@ def test_a_look_is_what_preparing_finds(make, expected, tmp_path):
     ("images", "options", "expected"),
     [
         (None, {}, (1 / 16, False, "")),
-        (GREY, {}, (1 / 255, False, "datasets.own.scale")),
         (GREY, {"scale": 1}, (1, True, "datasets.own.scale")),
         (COLOUR, {}, (1, False, "datasets.own.scale")),
     ],

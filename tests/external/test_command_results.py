@@ -38,9 +38,8 @@ def judged_log(tmp_path, text, **log):
         ("step,val_loss\n1,2.3\n,1.9\n3,1.8\n", r"line 3: received no number of updates"),
         (
             "step,epoch,val_loss\n10,1,2\n20,2,1.8\n20,2,1.7\n30,3,1.6\n40,2,1.5\n",
-            r"line 6, epoch: received 2, .* of .*line 5, where",
+            r"line 6, epoch: received 2 after 3, where",
         ),
-        ("step,examples,val_loss\n10,20,0.5\n", r"line 2, examples: received 20, but 10 updates"),
         ("step,val_loss\n1,2.3\n2,FAILED\n", "status of the log is failed"),
     ],
 )

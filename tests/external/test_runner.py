@@ -12,7 +12,7 @@ import pytest
 import commanded
 from batchscope.core import disk
 from batchscope.store import paths, progress
-from batchscope.study.versions import VERSIONS
+from batchscope.study.registry import VERSIONS
 from project import ROOT, forked
 
 pytestmark = pytest.mark.slow

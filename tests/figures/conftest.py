@@ -21,4 +21,4 @@ def finished_tables(tmp_path_factory):
     runs = synthetic.grid([16, 32, 64], range(2), made_figures.RATES)
     measures = ("evaluate", "landscape", "line", "time_epoch")
     folder = tmp_path_factory.mktemp("finished")
-    return figures.read(made_figures.tables_of(folder, runs, measures=measures))
+    return figures.FigureTables(made_figures.tables_of(folder, runs, measures=measures))

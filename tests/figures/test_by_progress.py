@@ -32,7 +32,7 @@ def means(axes):
 
 def test_a_batch_size_has_its_best_rate(two_rates):
     _, frame = frame_of("loss_curves", two_rates)
-    runs = figures.read(two_rates).runs
+    runs = figures.FigureTables(two_rates).runs
     (group,) = best_learning_rates.series_over_rates(runs)
     choices = best_learning_rates.best_rates(group.frame)
     best = {choice.batch_size: [choice.learning_rate] for choice in choices}

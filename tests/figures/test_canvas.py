@@ -62,3 +62,5 @@ def test_means_have_intervals_from_three_numbers_on():
     assert mean == pytest.approx([1.5, 7 / 3]) and count.tolist() == [2, 3]
     assert np.isnan([low[0], high[0]]).all()
     assert (low[1], high[1]) == pytest.approx((interval.low, interval.high))
+    axes.set_yscale("log")
+    assert low[1] < 0 < canvas.mean_intervals(axes, values)[1][1]

@@ -94,7 +94,7 @@ SHAPES = {
 def test_all_figures_of_all_shapes_of_experiments(shape, tmp_path):
     runs, status = SHAPES[shape]
     failed = dict.fromkeys(runs, status) if status else {}
-    tables = figures.read(tables_of(tmp_path, runs, failed))
+    tables = figures.FigureTables(tables_of(tmp_path, runs, failed))
     drawn = []
     # No shape has timings of sweeps: their figures have empty tables.
     for name, figure in figures.FIGURES.items():
@@ -107,15 +107,15 @@ def test_all_figures_of_all_shapes_of_experiments(shape, tmp_path):
         assert not any("$" in text for text in texts(drawing)), name
     of_runs = [name for name in drawn if figures.FIGURES[name].kind == "by_batch_size"]
     if status:  # the timing job ran
-        assert {*of_runs} <= {"time", "training_time"}
+        assert {*of_runs} <= {"time"}
     elif shape in ("one_batch_size", "one_run"):
-        assert of_runs == ["accuracy_by_epochs", "training_time"] and "loss_curves" in drawn
+        assert of_runs == ["accuracy_by_epochs"] and "loss_curves" in drawn
     else:
         assert {"best_losses", "accuracy", "weight_distance"} <= {*of_runs}
 
 
 def test_a_figure_without_content_leaves_no_file(tmp_path):
-    tables = tables_of(tmp_path, synthetic.grid([32], [0]), only=["runs", "history"])
+    tables = tables_of(tmp_path, synthetic.grid([32], [0]), only=["runs", "history", "published"])
     figures.write(tables, ["best_losses", "loss_curves"], tmp_path / "figures")
     entries = json.loads((tmp_path / "figures" / figures.LISTING).read_text())
     assert [entry["name"] for entry in entries] == ["loss_curves"]

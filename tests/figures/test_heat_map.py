@@ -70,10 +70,9 @@ def test_a_cell_is_the_mean_cost_of_its_seeds_or_counts_those_that_reached_the_t
 
 def test_without_a_target_a_cell_is_the_lowest_validation_loss():
     frame = heat_map.select(tables(target=False), RATE_MAP)
-    cells = frame.set_index(["batch_size", "learning_rate"])
     assert set(frame["outcome"]) == {"best_validation_loss"}
-    assert cells.loc[(16, 0.3), "mean"] == pytest.approx(0.5)
-    assert cells["finite"].tolist() == [2, 2, 2, 2, 2, 0]
+    assert frame["mean"].iloc[1] == pytest.approx(0.5)
+    assert frame["finite"].tolist() == [2, 2, 2, 2, 2, 0]
 
 
 def test_without_a_choice_of_rates_there_is_no_map():

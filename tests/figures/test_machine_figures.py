@@ -46,7 +46,7 @@ def sampled(sizes=SIZES, seconds=5.0, pause=1.0, gpu=False, **factors):
 
 
 def profiled(shares, **factors):
-    """Return rows of profiles.csv: batch size -> (compute, input, host, steps/s)."""
+    """Return rows of profiles.csv; shares: batch size -> (compute, input, host, steps/s)."""
     rows, columns = [], ("compute", "input", "host", "steps_per_second")
     for size, values in shares.items():
         row = {**first(**factors), "batch_size": size, "status": "finished", "steps": 50}
@@ -86,9 +86,12 @@ def searches(*limits):
     return tables_of(largest=tries, sweeps=[*sweeps, first(model="other")])
 
 
-def test_tries_have_markers_by_outcome_and_the_limit_is_a_line():
-    drawing, _ = drawn("max_batch_size", searches(("laptop", 1000.0)))
-    (axes,) = drawing.axes
+def test_tries_have_markers_by_outcome_and_each_search_has_its_limit():
+    searched = searches(("laptop", 1000.0), ("cluster", 5000.0))
+    drawing, frame = drawn("max_batch_size", searched)
+    assert titles(drawing) == ["Laptop", "Cluster"] and len(frame) == 2 * len(TRIES)
+    axes, other = drawing.axes
+    assert goes_through(other, [0, 1], [5000, 5000])
     assert goes_through(axes, np.log2([1, 256, 384]), [202, 712, 968])
     assert goes_through(axes, [9.0], [1100]) and goes_through(axes, np.log2([448]), [1040])
     top = axes.get_ylim()[1]
@@ -100,15 +103,6 @@ def test_tries_have_markers_by_outcome_and_the_limit_is_a_line():
     assert np.allclose(fit.get_ydata(), 200 + 2 * 2 ** np.asarray(fit.get_xdata()))
     keys = ["fits", "out of memory", "over limit", "killed", "largest that fits", "limit", "fit"]
     assert legend(drawing) == keys and "384" in lines(drawing)
-
-
-def test_each_search_has_its_limit():
-    drawing, frame = drawn("max_batch_size", searches(("laptop", 1000.0), ("cluster", 5000.0)))
-    assert len(frame) == 2 * len(TRIES)
-    limits = frame.groupby("machine")["memory_limit_mb"].unique()
-    assert limits["laptop"].tolist() == [1000] and limits["cluster"].tolist() == [5000]
-    assert titles(drawing) == ["Laptop", "Cluster"]
-    assert goes_through(drawing.axes[1], [0, 1], [5000, 5000])
 
 
 @pytest.mark.parametrize("pause", [0.0, 1.0])
@@ -134,27 +128,17 @@ def test_utilisation_over_time_shades_trainings_and_names_them():
     assert upper.get_yscale() == "linear" and len(legend(drawing)) == 3
 
 
-def test_shares_of_a_profile_are_stacked_and_written_where_there_is_room():
-    rows = profiled({1: (0.2, 0.3, 0.5, 1234.0), 64: (0.93, 0.03, 0.04, 8.5)}, loop="eager")
+def test_shares_of_a_profile_are_stacked_under_their_configuration():
+    rows = profiled({1: (0.2, 0.3, 0.5, 1234.0), 64: (0.93, 0.03, 0.04, 8.5)}, loop="fit")
+    rows += profiled({8: None}, loop="graph")
+    rows[0] |= {"process_percent": 112.0, "gpu_percent": 33.0}
     drawing, _ = drawn("profile", tables_of(profiles=rows), rendered=True)
     (axes,) = drawing.axes
     edges = np.array(sorted((bar.get_y(), bar.get_x(), bar.get_width()) for bar in axes.patches))
     assert edges[:3, 1:] == pytest.approx(np.array([(0.0, 0.2), (0.2, 0.3), (0.5, 0.5)]))
     assert edges[3:, 1:] == pytest.approx(np.array([(0.0, 0.93), (0.93, 0.03), (0.96, 0.04)]))
     assert {"20 %", "30 %", "50 %", "93 %", "1,234", "8.5", "steps/s"} <= lines(drawing)
-    assert not {"3 %", "4 %", "CPU %"} & lines(drawing)
-    assert [text.get_text() for text in axes.get_yticklabels()] == ["1", "64"]
-
-
-def test_profiles_stand_under_their_configurations():
-    rows = profiled({8: (0.5, 0.4, 0.1, 10.0), 4: (0.5, 0.2, 0.3, 20.0)}, loop="fit")
-    rows += profiled({8: (0.6, 0.05, 0.35, 9.0)}, loop="fit", input_pipeline="prefetch")
-    rows += profiled({8: None}, loop="graph")
-    rows[0] |= {"process_percent": 112.0, "gpu_percent": 33.0}
-    drawing, _ = drawn("profile", tables_of(profiles=rows))
-    (axes,) = drawing.axes
-    assert [text.get_text() for text in axes.get_yticklabels()] == ["4", "8", "8", "8"]
-    assert len(axes.patches) == 9
+    assert not {"3 %", "4 %"} & lines(drawing)
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["1", "64", "8"]
     headings = {"Keras fit, arrays in memory", "Loop in the graph, arrays in memory"}
-    assert {*headings, "Keras fit, prefetching", "out of memory"} <= lines(drawing)
-    assert {"CPU %", "GPU %", "100", "33"} <= lines(drawing)
+    assert {*headings, "out of memory", "CPU %", "GPU %", "100", "33"} <= lines(drawing)

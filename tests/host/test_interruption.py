@@ -4,9 +4,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
+from batchscope.host import interruption
 from project import ROOT
 
 # A step whose main process waits for processes of a pool, each of which waits too.
@@ -70,9 +73,9 @@ def test_a_process_that_ignores_ctrl_c_continues():
     assert (*process.communicate(timeout=300), process.returncode) == ("goes on\n", "", 0)
 
 
-# The main thread is in a call of C that no signal ends, while another thread learns of a job's end.
+# Another thread learns of a job's end before the main thread has run the handler.
 LATE = """
-import hashlib, os, signal, threading
+import os, signal, threading
 from batchscope.host import interruption
 
 interruption.install_snakemake_handler()
@@ -84,7 +87,7 @@ def report():
 thread = threading.Thread(target=report)
 try:
     thread.start()
-    hashlib.pbkdf2_hmac("sha256", b"", b"", 1_000_000)
+    thread.join()
 finally:
     thread.join()
 """
@@ -95,3 +98,12 @@ def test_ctrl_c_is_noticed_before_its_handler_has_run():
     output, errors = process.communicate(timeout=300)
     assert (process.returncode, output) == (130, "True\n")
     assert errors == "Interrupted: the same command continues.\n"
+
+
+def test_a_snakemake_without_the_handler_reports_errors_at_once():
+    """On a node of a cluster, no handler answers: an error once waited for a minute."""
+    start, answers = time.monotonic(), []
+    thread = threading.Thread(target=lambda: answers.append(interruption.is_interrupted()))
+    thread.start()
+    thread.join()
+    assert answers == [False] and time.monotonic() - start < 30

@@ -153,7 +153,8 @@ def test_rows_say_what_is_left_out_and_what_was_trained_is_kept(study):
 
 
 def test_gpus_of_a_cluster_are_planned_with(capsys):
-    words = ["plan", str(Path(__file__).parents[2] / "studies" / "hardware.yaml")]
+    file = Path(__file__).parents[2] / "studies" / "hardware.yaml"
+    words = ["plan", "--configfile", str(file)]
     entry.main(words)
     assert "No NVIDIA GPU, for which " in capsys.readouterr().out
     entry.main([*words, "--gpus"])

@@ -80,10 +80,11 @@ def test_rise_is_half_way(points, offset):
 
 
 @pytest.mark.parametrize(("pairs", "lines"), [(2, 5), (1, 0), (0, 3), (2, 1)])
-def test_bowl_is_its_formula(pairs, lines):
+def test_bowl_is_its_formula(pairs, lines, tmp_path):
     w = weights()
     plane, hessian, gradient = bowl(w)
-    measured = landscape.measure(plane, w, settings(pairs=pairs, lines=lines))
+    rows = landscape.SavedRows(tmp_path / "rows.npz", "")
+    measured = landscape.measure(plane, w, settings(pairs=pairs, lines=lines), rows)
     arrays = measured.arrays
     grid = landscape.axis(7)
     d = [flat(landscape.direction(w, (0, i))) for i in range(max(2 * pairs, lines))]
@@ -110,11 +111,12 @@ def test_bowl_is_its_formula(pairs, lines):
     assert measured.values["landscape_rise"] == mean
 
 
-def test_losses_that_are_not_finite_are_kept():
+def test_losses_that_are_not_finite_are_kept(tmp_path):
     def plane(first, second):
         return lambda a, b: {-1.0: np.inf, 1.0: np.nan}.get(a, a * a)
 
-    found = landscape.measure(plane, weights(), settings(pairs=0, lines=2, points=3))
+    rows = landscape.SavedRows(tmp_path / "rows.npz", "")
+    found = landscape.measure(plane, weights(), settings(pairs=0, lines=2, points=3), rows)
     assert found.values == {"landscape_rise": None}
     np.testing.assert_array_equal(found.arrays["line:1"], [np.inf, 0.0, np.nan])
 
@@ -175,11 +177,12 @@ def test_a_killed_job_continues_from_its_rows_and_uses_no_others(tmp_path, monke
 
             return point
 
-        arrays = landscape.measure(plane, w, chosen, path, key).arrays
+        rows = landscape.SavedRows(path, key)
+        arrays = landscape.measure(plane, w, chosen, rows).arrays
         return [array.tolist() for array in arrays.values()], len(points)
 
     whole, total = measured_until(None)
-    assert total == 6 * 5
+    assert total == (5 + 3) * 5
     path.unlink()
     with pytest.raises(KilledError):
         measured_until(17)  # three rows of 5, and one point

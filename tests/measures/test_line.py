@@ -126,7 +126,7 @@ def test_ends_are_evaluations_after_the_same_estimate(normalised):
         model = FinishedRun(results, run, model_file).model("final")
         train = losses.Objective(model, dataset.examples("train"))
         stored = train.evaluate()[0]
-        batch_norm_statistics.make_estimator(model, dataset.images("train"), dataset.scale)()
+        batch_norm_statistics.make_estimator(model, dataset.examples("train"))()
         for split in paths.SPLITS:
             loss, metrics = train.with_examples(dataset.examples(split)).evaluate()
             assert record[f"{split}_loss"][position] == loss
@@ -137,16 +137,17 @@ def test_ends_are_evaluations_after_the_same_estimate(normalised):
 def test_moving_statistics_are_those_of_the_chunks_by_their_size(normalised):
     results, small, _, model_file = normalised
     run = FinishedRun(results, small, model_file)
-    model, images = run.model("final"), np.asarray(run.data.images("train"))
+    model, examples = run.model("final"), run.data.examples("train")
+    images = np.asarray(examples.images)
     # All in one chunk: what training mode gives.
-    batch_norm_statistics.make_estimator(model, images, 1 / 16)()
+    batch_norm_statistics.make_estimator(model, examples)()
     scaled = tf.constant(images / 16, tf.float32)
     inference = model(scaled, training=False).numpy()
     np.testing.assert_allclose(inference, model(scaled, training=True).numpy(), atol=1e-5)
     first = batch_norm_statistics.normalisation_layers(model)[0]
     # An overflow at one point of a line must not stay for the next.
     first.moving_mean.assign(np.full(4, np.nan))
-    batch_norm_statistics.make_estimator(model, images, 1 / 16, chunk=40)()
+    batch_norm_statistics.make_estimator(model, examples, chunk=40)()
     inputs = model.get_layer("conv")(images.astype(np.float32) / 16).numpy().astype(np.float64)
     np.testing.assert_allclose(first.moving_mean, inputs.mean((0, 1, 2)), rtol=1e-4, atol=1e-6)
     variance = (40 * inputs[:40].var((0, 1, 2)) + 30 * inputs[40:].var((0, 1, 2))) / 70

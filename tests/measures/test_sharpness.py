@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from batchscope.core.errors import UserError
-from batchscope.measures import sharpness, subspace
+from batchscope.measures import sharpness
 from batchscope.study import names
 from measured_run import measured
 
@@ -121,7 +121,7 @@ def test_loss_without_finite_value_inside_the_box_or_at_the_weights(bad):
 def test_subspace_against_all_corners():
     n, p = 60, 7
     function, x = logistic(n), np.random.default_rng(9).standard_normal(n)
-    matrix = np.stack([subspace.normal_column(n, 0, index) for index in range(p)], 1)
+    matrix = np.stack([sharpness.normal_column(n, 0, index) for index in range(p)], 1)
     matrix = matrix.astype(np.float64)
     width = 1e-3 * (np.abs(np.linalg.pinv(matrix) @ x) + 1)
     expected = sharpness.sharpness(corners(function, x, width, matrix), function(x)[0])
@@ -129,38 +129,32 @@ def test_subspace_against_all_corners():
     assert within == pytest.approx(expected, rel=1e-5)
 
 
-def test_regenerated_blocks_give_the_same_as_memory(monkeypatch):
-    n, p = 5000, 11
+def test_products_with_the_matrix():
+    n, p = 40_000, 11  # more weights than a tile
     x, vector = np.random.default_rng(10).standard_normal((2, n))
-    spaces = []
-    for columns, block in ((p, p), (4.5, 3), (0.5, 1)):
-        monkeypatch.setattr(subspace, "MEMORY_BYTES", int(4 * n * columns))
-        spaces.append(subspace.Subspace(n, p))
-        assert spaces[-1].block == block
-    matrix, *others = (np.concatenate([block for _, block in space.blocks()]) for space in spaces)
-    assert all(np.array_equal(matrix, again) for again in others)
+    matrix = np.array([sharpness.normal_column(n, 0, index) for index in range(p)])
+    space = sharpness.Subspace(n, p, 0)
     expected = np.linalg.pinv(matrix.T.astype(np.float64)) @ x
-    for space in spaces:
-        np.testing.assert_allclose(space.coordinates(x), expected, rtol=1e-9)
-        y = np.linspace(-1, 1, p)
-        np.testing.assert_allclose(space.times(y), y @ matrix, rtol=0, atol=1e-5)
-        limit = 1e-6 * np.linalg.norm(vector)
-        np.testing.assert_allclose(space.transposed_times(vector), matrix @ vector, atol=limit)
+    np.testing.assert_allclose(space.coordinates(x), expected, rtol=1e-9)
+    y = np.linspace(-1, 1, p)
+    np.testing.assert_allclose(space.times(y), y @ matrix, rtol=0, atol=1e-5)
+    limit = 1e-6 * np.linalg.norm(vector)
+    np.testing.assert_allclose(space.transposed_times(vector), matrix @ vector, atol=limit)
 
 
 def test_columns_are_standard_normal_and_fixed():
-    column = subspace.normal_column(100_000, 0, 3)
+    column = sharpness.normal_column(100_000, 0, 3)
     assert column.std() == pytest.approx(1.0, abs=0.01)
-    assert np.array_equal(column[:3], subspace.normal_column(3, 0, 3))
-    assert not np.array_equal(column[:3], subspace.normal_column(3, 0, 4))
+    assert np.array_equal(column[:3], sharpness.normal_column(3, 0, 3))
+    assert not np.array_equal(column[:3], sharpness.normal_column(3, 0, 4))
 
 
 def test_subspaces_that_do_not_fit_are_refused(monkeypatch):
     with pytest.raises(UserError, match="dimensions: received 100; at most"):
-        subspace.Subspace(99, 100)
-    monkeypatch.setattr(subspace, "normal_column", lambda *_: np.ones(50, np.float32))
+        sharpness.Subspace(99, 100, 0)
+    monkeypatch.setattr(sharpness, "normal_column", lambda *_: np.ones(50, np.float32))
     with pytest.raises(UserError, match="dimensions: received 3,"):
-        subspace.Subspace(50, 3).coordinates(np.ones(50))
+        sharpness.Subspace(50, 3, 0).coordinates(np.ones(50))
 
 
 def test_a_run_with_the_statistics_of_batches(results, tmp_path):

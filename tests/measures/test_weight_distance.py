@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import threadpoolctl
 
 from batchscope.core.errors import UserError
 from batchscope.measures.weight_distance import distances
@@ -32,6 +33,16 @@ def test_sums_are_in_float64():
     trained = arrays(a__kernel=np.r_[1.0, np.full(100_000, 1e-4)])
     expected = np.sqrt(1 + 100_000 * float(np.float32(1e-4)) ** 2)
     assert weights.distance(initial, trained) == pytest.approx(expected, rel=1e-13)
+
+
+def test_the_last_bits_do_not_depend_on_threads():
+    random = np.random.default_rng(0).standard_normal(100_003)
+    pair = arrays(a__kernel=np.zeros(len(random))), arrays(a__kernel=random)
+    sums = set()
+    for threads in (1, 2, 3):
+        with threadpoolctl.threadpool_limits(threads):
+            sums.add(weights.distance(*pair))
+    assert len(sums) == 1
 
 
 def test_record_ignores_moving_statistics(tmp_path):

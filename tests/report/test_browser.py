@@ -30,18 +30,6 @@ def test_opens_without_errors_and_without_requests(opened, page):
     requests = [message["params"]["request"]["url"] for message in sent]
     assert [url for url in requests if not url.startswith("data:")] == [page.as_uri()]
     assert opened.title == report_example.TITLE
-    # A request would be in the log, and it is refused.
-    opened.execute_script(
-        "const image = new Image(); image.src = 'https://example.invalid/spy.png';"
-        "document.body.append(image);"
-    )
-    messages = []
-
-    def is_refused() -> bool:
-        messages.extend(opened.get_log("browser"))
-        return any("Content Security Policy" in entry["message"] for entry in messages)
-
-    browsing.until(is_refused)
 
 
 @pytest.mark.parametrize("width", [1280, 400])
@@ -60,14 +48,6 @@ def test_nothing_overflows(opened, width):
         """
     )
     assert scroll_width <= width and outside == []
-
-
-def test_keyboard_reaches_the_content(opened):
-    opened.find_element(By.TAG_NAME, "body").send_keys(Keys.TAB)
-    skip = opened.switch_to.active_element
-    assert skip.get_attribute("href").endswith("#main") and skip.rect["y"] >= 0
-    skip.send_keys(Keys.ENTER)
-    assert opened.switch_to.active_element.get_attribute("id") == "main"
 
 
 def test_works_without_script(browser, page, drawn):
@@ -95,21 +75,13 @@ def test_works_without_script(browser, page, drawn):
     assert len(tabs) > 1 and at > 0
 
 
-def test_first_screen_of_a_window(browser, drawn):
+def test_first_screen_of_a_window_and_of_a_telephone(browser, drawn):
     browsing.visit(browser, drawn)
-    browsing.size(browser, 1280, 800)
-    for selector in ("h1", "header .scope", ".card .use", ".decision .plate"):
-        assert browsing.inside(browser, browser.find_element(By.CSS_SELECTOR, selector)), selector
-    contents, title = (browser.find_element(By.CSS_SELECTOR, css) for css in ("#contents", "h1"))
-    assert contents.rect["x"] + contents.rect["width"] <= title.rect["x"]  # left of it
-    assert displayed(browser, ".menu") == [False]
-
-
-def test_first_screen_of_a_telephone(browser, drawn):
-    browsing.visit(browser, drawn)
-    browsing.size(browser, 400, 800)
-    for selector in ("h1", "header .scope", ".card .use"):
-        assert browsing.inside(browser, browser.find_element(By.CSS_SELECTOR, selector)), selector
+    for width, last in ((1280, ".decision .plate"), (400, ".card .use")):
+        browsing.size(browser, width, 800)
+        for selector in ("h1", "header .scope", ".card .use", last):
+            element = browser.find_element(By.CSS_SELECTOR, selector)
+            assert browsing.inside(browser, element), selector
     contents, menu = (browser.find_element(By.CSS_SELECTOR, css) for css in ("#contents", ".menu"))
     assert not contents.is_displayed()
     menu.send_keys(Keys.ENTER)
@@ -128,11 +100,6 @@ def test_first_screen_of_a_telephone(browser, drawn):
         return rows.flatMap((row) => places.map((at) => [box(row, at).left, box(row, at).right]));
     """)
     assert ends and all(0 <= left < right <= 400 for left, right in ends)
-    # The first column of a matrix stays while the others scroll.
-    left = "return document.querySelector('.matrix tbody th').getBoundingClientRect().left"
-    before = browser.execute_script(left)
-    browser.execute_script("document.querySelector('.scroll:has(.matrix)').scrollLeft = 200")
-    assert abs(browser.execute_script(left) - before) <= 1
 
 
 def test_the_contents_mark_the_section_in_view_and_open_folds(browser, drawn):

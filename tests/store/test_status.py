@@ -9,37 +9,22 @@ from batchscope.core import disk
 from batchscope.core.errors import UserError
 from batchscope.host import requirements
 from batchscope.store import estimates, jobs, paths, records, status
-from batchscope.study import config, names, planner
-from batchscope.study.versions import VERSIONS
-from small_study import config as small_config
-from small_study import finish, finish_run
+from batchscope.study import names, planner
+from batchscope.study.registry import VERSIONS
+from small_study import config, finish, finish_run
 
-CONFIG = """
-study: s
-defaults:
-  {dataset: digits, model: small_cnn, optimizer: sgd, learning_rate: 0.1, epochs: 8}
-experiments:
-  a:
-    vary: {batch_size: [16, 32, 64]}
-    seeds: 2
-    measure: [evaluate, time_epoch]
-  b:
-    set: {batch_size: 16}
-    seeds: 3
-    measure: [evaluate]
-"""
-EARLY = CONFIG.replace("[evaluate, time_epoch]", "[evaluate]\n    at_epochs: [1, 4, 8]")
-DATA = "digits-065f9c58"
+TIMED = {"vary": {"batch_size": [16, 32, 64]}, "seeds": 2, "measure": ["evaluate", "time_epoch"]}
+AT_EPOCHS = TIMED | {"measure": ["evaluate"], "at_epochs": [1, 4, 8]}
+MORE_SEEDS = {"set": {"batch_size": 16}, "seeds": 3, "measure": ["evaluate"]}
 
 
-def planned(tmp_path, text):
-    (tmp_path / "config.yaml").write_text(text)
-    return config.study(tmp_path / "config.yaml")
+def planned(first=TIMED):
+    return planner.make(config(defaults={"epochs": 8}, experiments={"a": first, "b": MORE_SEEDS}))
 
 
 @pytest.fixture
-def study(tmp_path):
-    return planned(tmp_path, CONFIG)
+def study():
+    return planned()
 
 
 def due(rows, noun=None):
@@ -52,8 +37,6 @@ def seconds(rows, noun):
 
 def seconds_left(study, results):
     rows = due(status.rows(study, results))
-    if any(row.seconds is None for row in rows):
-        return None
     return status.wall_seconds(study, rows, 2)
 
 
@@ -62,18 +45,19 @@ def runs(rows):
 
 
 def missing(rows, experiment=None):
-    others = [row for row in rows if row.job.noun != jobs.TRAINING]
-    lacking = [row for row in others if row.status == records.MISSING]
-    return Counter(row.job.measure for row in lacking if experiment in (None, *row.experiments))
+    """Return measure or timing -> number of its missing jobs, in one or all experiments."""
+    lacking = [row for row in rows if row.status == records.MISSING]
+    measures = Counter(row.job.measure for row in lacking if experiment in (None, *row.experiments))
+    del measures["train"]
+    return measures
 
 
 def test_of_a_study_half_done(study, tmp_path):
     rows = status.rows(study, tmp_path / "nothing")
     assert runs(rows) == {"missing": 7} and len(due(rows)) == 20
-    assert missing(rows, "a") == {"evaluate": 6, "time_epoch": 6}
     assert missing(rows, "b") == {"evaluate": 3}
     assert missing(rows) == {"evaluate": 7, "time_epoch": 6}
-    assert seconds_left(study, tmp_path / "nothing") is None
+    assert {row.seconds for row in due(rows)} == {None}
     first, second, third, *_ = study.runs
     finish_run(tmp_path, first)  # batch 16
     finish_run(tmp_path, second, contended_seconds=16.0)
@@ -90,7 +74,7 @@ def test_of_a_study_half_done(study, tmp_path):
 
 
 def test_runs_without_the_weights_that_are_read_now_are_trained_again(tmp_path):
-    study = planned(tmp_path, EARLY)
+    study = planned(AT_EPOCHS)
     finish(tmp_path, study)
     first, second, *_ = study.experiments["a"].runs
     assert not due(status.rows(study, tmp_path))
@@ -113,13 +97,12 @@ def test_jobs_of_another_version_are_due_again(study, tmp_path, monkeypatch):
 
     assert not due_after(train=VERSIONS["train"], evaluate=VERSIONS["evaluate"])
     assert not due_after()  # without versions
-    assert seconds_left(study, tmp_path) == 0
     rows = due_after(train=VERSIONS["train"], evaluate="evaluate-v0")
     assert [(row.job.measure, row.version) for row in rows] == [("evaluate", "evaluate-v0")] * 7
+    # Evaluations of a run follow it. Times of an epoch read no run.
     rows = due_after(train="train-v1")
-    assert Counter(row.version for row in rows) == {"train-v1": 7, None: 7}
-    # Their evaluations follow. Times of an epoch read no run.
-    assert Counter(row.job.measure for row in rows) == {"train": 7, "evaluate": 7}
+    versions = Counter((row.job.measure, row.version) for row in rows)
+    assert versions == {("train", "train-v1"): 7, ("evaluate", None): 7}
     assert seconds(rows, "training") == pytest.approx([8.0] * 7)
     # Jobs whose requirements are missing stay.
     monkeypatch.setattr(requirements, "missing", lambda factors: requirements.GPU)
@@ -127,7 +110,7 @@ def test_jobs_of_another_version_are_due_again(study, tmp_path, monkeypatch):
 
 
 def measured(results, study, run, measure, seconds, word="finished", settings="default"):
-    """Writes the record of a measure of a run, or of its timing job."""
+    """Write the record of a measure of a run, or of its timing job."""
     name, path = run, paths.measure_path(results, run, measure, settings)
     if measure == "time_epoch":
         factors, here = study.runs[run], next(jobs.machine_results(study, results))
@@ -149,15 +132,14 @@ def test_measures_and_timings_take_as_long_as_finished_ones_of_their_kind(study,
     assert seconds(rows, "measure") == pytest.approx([3.0] * 4)  # of seven runs
     assert seconds(rows, "timing") == [None] * 6
     assert status.wall_seconds(study, rows, 2) == pytest.approx((4 * 3.0 + 4) / 2 + 6)
-    assert seconds_left(study, tmp_path) is None
     measured(tmp_path, study, first, "time_epoch", 5.0)
     # Measures share the cores, timings run one after the other.
     assert seconds_left(study, tmp_path) == pytest.approx(4 * 4.0 / 2 + 5 * 6.0)
-    with open(tmp_path / "job_seconds.csv", "a") as file:
-        file.write(f"evaluate,default,{DATA},small_cnn,\nevalu")  # torn by a full disk
+    note = paths.seconds_note(tmp_path)
+    note.write_text(f"{note.read_text()}evaluate,default,digits,small_cnn,\nevalu")  # a full disk
     assert seconds_left(study, tmp_path) == pytest.approx(38.0)
-    (tmp_path / "job_seconds.csv").unlink()
-    (tmp_path / "job_seconds.csv").mkdir()  # a job must not fail without it
+    note.unlink()
+    note.mkdir()  # a job must not fail without it
     measured(tmp_path, study, first, "evaluate", 2.0)
 
 
@@ -172,8 +154,7 @@ def test_measures_and_timings_take_as_long_as_finished_ones_of_their_kind(study,
 )
 def test_the_time_left_depends_on_cores_and_gpus(given, cores, expected, monkeypatch):
     monkeypatch.setenv(requirements.REMOTE_GPUS_VARIABLE, "true")  # nothing is missing here
-    study = planner.make(small_config(defaults=given, experiment={"seeds": 3}))
+    study = planner.make(config(defaults=given, experiment={"seeds": 3}))
     monkeypatch.setattr(status, "START_SECONDS", 0.0)
     rows = [replace(row, seconds=3600.0) for row in status.rows(study, "nowhere")]
-    trainings = [row for row in rows if row.job.noun == jobs.TRAINING]
-    assert status.wall_seconds(study, trainings, cores) == expected
+    assert status.wall_seconds(study, rows, cores) == expected

@@ -7,7 +7,7 @@ import pytest
 from batchscope import datasets, figures
 from batchscope.core import disk
 from batchscope.store import jobs, paths
-from batchscope.study import names, planner
+from batchscope.study import planner
 from batchscope.tables import csv_tables, experiment_tables
 from digit_runs import step, train
 from small_study import config
@@ -46,25 +46,6 @@ def test_every_planned_epoch_is_evaluated(made):
     assert values(results, run, "at=4") == values(results, run, "default")
 
 
-def test_a_training_of_one_epoch_has_the_weights_of_a_longer_one(made):
-    _, run, results = made
-    short = names.run_name({**names.parse_run(run), "epochs": 1})
-    train(results, short)
-    one = disk.read_arrays(paths.run_folder(results, short) / "final.npz")
-    other = disk.read_arrays(paths.run_folder(results, run) / "epochs" / "1.npz")
-    assert list(one) == list(other)
-    assert all(one[name].tobytes() == other[name].tobytes() for name in one)
-
-
-def test_the_validation_after_an_epoch_is_that_of_the_history(made):
-    _, run, results = made
-    history = csv_tables.read(paths.run_folder(results, run) / "history.csv").set_index("epoch")
-    for epoch in (1, 2, 4):
-        found, row = values(results, run, f"at={epoch}"), history.loc[epoch]
-        assert found["validation_accuracy"] == row["validation_accuracy"]
-        assert found["validation_loss"] == pytest.approx(row["validation_loss"], rel=1e-6)
-
-
 def test_the_table_and_its_figure_have_the_evaluations(made, tmp_path):
     study, run, results = made
     experiment_tables.write(results, study, "a", tmp_path)
@@ -76,5 +57,5 @@ def test_the_table_and_its_figure_have_the_evaluations(made, tmp_path):
     assert frame["train_seconds"].isna().all()  # nothing was timed
     drawn = figures.figure_names(study.experiments["a"])
     assert "accuracy_by_epochs" in drawn and "training_time" not in drawn
-    shown = figures.select(figures.read(tmp_path), figures.FIGURES["accuracy_by_epochs"])
+    shown = figures.select(figures.FigureTables(tmp_path), figures.FIGURES["accuracy_by_epochs"])
     assert shown["test_accuracy"].tolist() == expected

@@ -66,17 +66,12 @@ def test_a_claim_is_read_with_values_of_factors():
     assert fourth.bounds == (pytest.approx(0.85), pytest.approx(0.95))
     assert fifth.chosen == (16, 32) and fifth.best == "highest"
     assert last.sides == ({"optimizer": ("sgd",)}, {"optimizer": ("adam",)})
-    assert [test.timed for test in (first, third)] == [False, True]
     # The figure of the table, or else the first one that shows the column.
     assert [claim.figure for claim in made.claims[:2]] == ["accuracy_by_epochs", "accuracy"]
 
 
-def test_claims_change_no_run():
-    raw = study(FALLS)
-    stated = planner.make(raw)
-    del raw["claims"]
-    assert stated.runs == planner.make(raw).runs
-    called = CalledStudy(stated, "config.yaml", "full", False)
+def test_a_claim_needs_the_table_of_its_experiment():
+    called = CalledStudy(planner.make(study(FALLS)), "config.yaml", "full", False)
     assert inputs.claims(called) == ["results/studies/claims/claims.csv"]
     assert inputs.tables_of_claims(called) == ["results/studies/claims/gap/runs.csv"]
 

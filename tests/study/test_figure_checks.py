@@ -36,7 +36,7 @@ def test_figures_follow_from_measures():
         ("critical_batch_size", Requirement.PREFIXES),
         ("progress", Requirement.EVALUATIONS),
         ("primary", Requirement.BATCH_SIZES),
-        ("training_time", Requirement.AT_EPOCHS),
+        ("accuracy_by_epochs", Requirement.AT_EPOCHS),
         ("learning_rate", Requirement.LEARNING_RATES),
     ],
 )
@@ -54,9 +54,3 @@ def test_figures_of_prefixes_are_not_drawn_by_default_if_the_rate_falls():
     falling = drawn(schedule="cosine")
     assert [name for name in drawn() if name not in falling] == ["progress", "critical_batch_size"]
     assert "primary" in falling
-
-
-def test_named_figures_keep_their_order():
-    experiment = {"figures": ["time", "accuracy"], "measure": ["evaluate", "time_epoch"]}
-    keys = planner.make(config(experiment=experiment)).experiments["a"].keys
-    assert keys.figures == ("time", "accuracy")

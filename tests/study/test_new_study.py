@@ -80,8 +80,8 @@ def test_five_rates_lie_around_the_best_one_of_the_middle_size(best, base, sizes
 def test_epochs_are_enough_for_the_largest_size():
     fallen = curve(2.0, 1.0, 0.6, 0.5, 0.55)
     # 95 % of the fall, 0.575, after 225 examples; twice as many at four times the size.
-    epochs, every = new_study.training_length(fallen, CONSTANT, 4, 100, 30)
-    assert epochs == math.ceil(1.5 * 225 * 2 / 100)
+    epochs, every, needed = new_study.training_length(fallen, CONSTANT, 4, 100, 30)
+    assert epochs == math.ceil(1.5 * 225 * 2 / 100) and needed == pytest.approx(2.25)
     # 90 % of it, 0.65, after 187.5 examples: 20 evaluations until then cost less than 30 / 3.
     assert every == 10
     assert new_study.training_length(fallen, CONSTANT, 4, 100, 3)[1] == 9
@@ -99,3 +99,10 @@ def test_a_guess_lies_between_noise_scale_and_throughput():
     assert new_study.guessed_batch_size(100, 4, [4, 8, 16, 32]) == 16  # the root of 400 is 20
     assert new_study.guessed_batch_size(100, 4, [1, 2, 4, 8]) == 8
     assert new_study.guessed_batch_size(0.1, 1, [4, 8, 16, 32]) == 4
+
+
+@pytest.mark.parametrize(
+    ("examples", "margin"), [(34, 0.06), (355, 0.02), (800, 0.02), (1000, None)]
+)
+def test_a_margin_of_the_accuracy_exceeds_its_standard_error(examples, margin):
+    assert new_study.accuracy_margin(examples) == margin

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from batchscope import figures
-from batchscope.study import names, planner, run_factors
+from batchscope.study import names, planner
 from small_study import config, forbid, problems, timed
 
 
@@ -49,25 +49,18 @@ def test_five_thousand_runs_are_planned_at_once():
     assert any(seconds() < 1.0 for _ in range(3))
 
 
-def test_too_few_seeds_for_a_verdict_are_warned_of():
-    def warnings(seeds, sizes=(16, 32, 64)):
-        experiment = {"vary": {"batch_size": list(sizes)}, "seeds": seeds}
-        return planner.make(config(experiment=experiment)).warnings
-
-    (few,) = warnings(1)
-    assert few.startswith("experiments.a.seeds: ") and "(received 1)" in few
-    assert warnings(6) == warnings(1, [16]) == ()
-
-
-def test_other_seeds_than_planned_are_warned_of():
-    def warnings(seeds, scale="full"):
-        body = {"vary": {"batch_size": [16, 32, 64]}, "seeds": seeds, "seeds_planned": 8}
+def test_too_few_seeds_and_others_than_planned_are_warned_of():
+    def warnings(seeds, scale="full", sizes=(16, 32, 64), **keys):
+        body = {"vary": {"batch_size": list(sizes)}, "seeds": seeds, **keys}
         reduced = {"experiments": {"a": {"seeds": 7}}}
         return planner.make(config(experiment=body, reduced=reduced), scale).warnings
 
-    assert warnings(8) == warnings(8, "reduced") == ()
+    (few,) = warnings(1)
+    assert few.startswith("experiments.a.seeds: ") and "(received 1)" in few
+    assert warnings(6) == warnings(1, sizes=[16]) == ()
+    assert warnings(8, seeds_planned=8) == warnings(8, "reduced", seeds_planned=8) == ()
     for seeds in (6, 9):
-        (line,) = warnings(seeds)
+        (line,) = warnings(seeds, seeds_planned=8)
         assert line.startswith("experiments.a.seeds: ") and f"8 seeds (received {seeds})" in line
 
 
@@ -162,19 +155,14 @@ def test_trainings_have_seconds_by_their_own_timing_or_one_beside_them(timing, m
 def test_a_loop_is_a_sweep_of_its_own():
     own, other = planner.make(timed()).experiments["a"].sweeps
     assert other.name == f"{own.name}+loop=eager"
-    loops = list(run_factors.TIMING_ONLY_FACTORS["loop"].choices)
-    vary = {"batch_size": [32], "loop": loops, "threads": ["all"], "device": ["cpu"]}
-    vary |= {"model": ["campbell_cnn", "lheureux_cnn"], "optimizer": ["sgd", "adam"]}
-    assert len(planner.make(timed(vary=vary)).experiments["a"].sweeps) == 5 * 2 * 2
 
 
 def test_no_other_machine_has_the_results_of_this_one(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("results").mkdir()
     Path("link").symlink_to("results")
-    for folder in ("results/", f"../{tmp_path.name}/results", str(tmp_path / "results"), "link"):
-        (line,) = problems(config(machines={"other": {"results": folder}}))
-        assert line.startswith("machines.other.results: ") and f"(received '{folder[:50]}" in line
+    (line,) = problems(config(machines={"other": {"results": "link"}}))
+    assert line.startswith("machines.other.results: ") and "(received 'link', " in line
     raw = config(machines={"other": {"results": "theirs"}})
     assert any("machines.other.results: " in warning for warning in planner.make(raw).warnings)
     forbid(monkeypatch)

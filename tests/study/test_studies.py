@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from batchscope import figures
-from batchscope.study import config, outcomes
+from batchscope.study import config
 
 ROOT = Path(__file__).parents[2]
 FILES = [ROOT / "config.yaml", *sorted(ROOT.glob("studies/*.yaml"))]
@@ -46,7 +46,7 @@ def test_a_study_is_valid_and_shows_what_it_measures(path, scale):
         assert drawn, name
         assert drawn <= allowed, name  # its tables have what the figure needs
         assert set(experiment.keys.published) <= drawn, name
-        read = {one for figure in drawn for one in figures.FIGURES[figure].requires.measures}
+        read = {one for figure in drawn for one in figures.FIGURES[figure].measures}
         read = {measure for one in read for measure in one.split("|")}
         # What is evaluated stands in the answer and in the table of runs, too.
         assert {*experiment.measures, *experiment.timings} - {"evaluate"} <= read, name
@@ -72,11 +72,3 @@ def test_a_study_says_where_it_cannot_give_a_verdict():
     for text, name in zip(warnings, ("batch_size", "noise"), strict=True):
         assert text.startswith(f"reduced.experiments.{name}.seeds: ")
         assert "at least 6 seeds (received 3)" in text
-
-
-def test_reduced_keskar_keeps_the_images_and_the_batch_sizes_that_its_claims_name():
-    full, study = of("keskar2017"), of("keskar2017", "reduced")
-    assert study.datasets == full.datasets
-    for experiment in study.experiments.values():
-        assert len(experiment.seeds) >= outcomes.MIN_SEEDS
-        assert {run["batch_size"] for run in experiment.runs.values()} == {256, 6000}

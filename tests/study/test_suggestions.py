@@ -68,7 +68,7 @@ RATED = [{"batch_size": 16, "learning_rate": rate} for rate in (0.1, 0.2)]
 RATED += [{"batch_size": 32, "learning_rate": 0.1}]
 IN_SET = {"set": {"learning_rate": 0.1, "momentum": 0.9}, "vary": {"batch_size": [16]}}
 IN_VARY = {"vary": {"batch_size": [16], "learning_rate": [0.1, 0.2]}}
-TIMED = {"measure": ["evaluate", {"time_epoch": {"block_seconds": 1}}]}
+TIMED = {"measure": {"evaluate": None, "time_epoch": {"block_seconds": 1}}}
 MORE_BLOCKS = {"evaluate": None, "time_epoch": {"block_seconds": 1, "blocks": 21}}
 
 
@@ -80,7 +80,6 @@ def rates(*values):
     ("experiment", "key", "values", "expected"),
     [
         ({}, "epochs", {16: 4, 32: 8}, {"set": {"epochs": 8}}),
-        ({"set": {"momentum": 0.9}}, "epochs", {16: 4}, {"set": {"momentum": 0.9, "epochs": 4}}),
         (CASES, "epochs", {32: 8}, {"cases": [SMALL, {**LARGE, "epochs": 8}]}),
         ({}, "evaluate_every", {16: 20, 32: 10}, {"set": {"evaluate_every": 10}}),
         (
@@ -95,11 +94,6 @@ def rates(*values):
             {"cases": [*RATED, {"batch_size": 32, "learning_rate": 0.05}]},
         ),
         (CASES, "batch_size", {None: [32, 64]}, {"cases": [LARGE, {**LARGE, "batch_size": 64}]}),
-        (
-            CASES,
-            *("batch_size", {None: [8, 16, 32]}),
-            {"cases": [SMALL, LARGE, {**SMALL, "batch_size": 8}]},
-        ),
         ({}, "batch_size", {None: [16]}, {"vary": {"batch_size": [16]}}),
         (TIMED, "measure.time_epoch.blocks", {None: 21}, {"measure": MORE_BLOCKS}),
         ({}, "learning_rate", {None: ""}, {}),

@@ -11,7 +11,14 @@ from batchscope.core import disk
 from batchscope.core.errors import UserError
 from batchscope.store import paths
 from batchscope.study import config
-from batchscope.tables import advice, csv_tables, experiment_tables, long_tables, run_table
+from batchscope.tables import (
+    advice,
+    csv_tables,
+    experiment_tables,
+    long_tables,
+    run_table,
+    study_tables,
+)
 from costs import first
 
 
@@ -42,24 +49,22 @@ def test_what_is_decided(tmp_path, schedule):
 
 def test_trends_that_documents_state_of_whole_experiments_are_asked(tmp_path):
     study = config.study(report_example.write_config(tmp_path, experiments=("gap", "second")))
-    found = experiment_tables._stated_outcomes(study, "gap")
-    directions = {column: outcome.direction for column, outcome in found.items()}
-    assert directions == {
+    assert experiment_tables._stated_directions(study, "gap") == {
         "generalisation_gap": "rises",
         "sharpness_full_0.001": "rises",
         "seconds_per_epoch": "falls",
     }
-    assert experiment_tables._stated_outcomes(study, "second") == {}
+    assert experiment_tables._stated_directions(study, "second") == {}
 
 
 def test_claims_need_the_tables_of_their_experiments(tmp_path):
     study = config.study(report_example.write_config(tmp_path))
     with pytest.raises(UserError, match=r"gap/runs\.csv"):
-        experiment_tables.write_claims(study, tmp_path, tmp_path / "claims.csv")
+        study_tables.write_claims(study, tmp_path, tmp_path / "claims.csv")
 
 
 def tabulated(folder, seeds, failed=(), budgets=()):
-    """Writes records and tables of so many seeds; returns the target that sizes are compared at.
+    """Write records and tables of some seeds; return the target of the comparisons.
 
     From seed 2 on, losses are 1.5 times as high.
     """

@@ -12,7 +12,7 @@ import commanded
 from batchscope.cli import plan
 from batchscope.core.errors import UserError
 from batchscope.report import runs_table
-from batchscope.store import jobs, paths, status
+from batchscope.store import paths, status
 from batchscope.study import planner
 from batchscope.tables import experiment_tables, run_table
 
@@ -74,17 +74,6 @@ def test_what_is_made_is_read_and_what_is_missing_has_a_row(tmp_path):
     assert sum(row.seconds for row in job_rows if row.due) == 4.0
     rows = runs_table.complete_rows(study, "a", [])  # of a report before any table
     assert [row["run"] for row in rows] == [*runs] and rows[0]["own_width"] == "3"
-
-
-def test_a_record_without_its_evaluations_is_made_again(tmp_path):
-    study = planned(tmp_path)
-    (name, run), *_ = study.experiments["a"].commands.items()
-    write(tmp_path, name, run)
-    state, *_ = jobs.JobTable(study, tmp_path).by_record.values()
-    assert state.is_complete and not state.missing_requirement
-    (paths.run_folder(tmp_path, name) / paths.TRAJECTORY).unlink()
-    state, *_ = jobs.JobTable(study, tmp_path).by_record.values()
-    assert state.is_missing
 
 
 def test_seeds_that_change_nothing_are_refused(tmp_path):

@@ -52,14 +52,7 @@ def test_utilisation_is_that_of_the_gpu_where_there_is_one(gpu):
     assert found == {"here": 95.0 if math.isnan(gpu) else 30.0, "here_n": 1}
 
 
-@pytest.mark.parametrize(
-    ("given", "reason"),
-    [
-        ({"size": 128}, Reason.NOT_IN_GRID),
-        ({}, Reason.SEVERAL),  # both rates: settings are not mixed
-        ({"column": "weight_distance"}, Reason.NO_VALUE),
-        ({"tables": {}}, Reason.NO_VALUE),
-    ],
-)
-def test_what_has_nothing_here_says_why(given, reason):
-    assert of(**given) == {"here_reason": reason}
+def test_what_has_nothing_here_says_why():
+    assert of(size=128) == {"here_reason": Reason.NOT_IN_GRID}
+    assert of() == {"here_reason": Reason.SEVERAL}  # both rates: settings are not mixed
+    assert of("weight_distance") == of(tables={}) == {"here_reason": Reason.NO_VALUE}

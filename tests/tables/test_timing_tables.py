@@ -73,7 +73,6 @@ def written(tmp_path, monkeypatch):
 
 
 def own_jobs(study, measure: str) -> list:
-    """The timing jobs of this machine."""
     timings = jobs.timing_jobs(study.experiments["machine"], "results", "desktop")
     return [job for job in timings if job.measure == measure]
 
@@ -157,7 +156,7 @@ def test_over_jobs_line_and_points_are_of_the_same_medians(written):
     made = timing_tables.for_experiment("of_jobs", study, "machine")
     assert {*made["throughput"]["repeat"]} == {*range(1, 7)} and len(made["sweeps"]) == 12
     experiment_tables.write("of_jobs", study, "machine", Path("tables"))
-    found = figures.read("tables")
+    found = figures.FigureTables("tables")
     speeds, sweeps, times = found.throughput, found.sweeps, found.training_times
     assert (len(speeds), len(sweeps)) == (16, 2)
     row = sweeps.iloc[0]
@@ -195,13 +194,11 @@ def test_utilisation_and_its_samples(written):
 
 def test_memory_per_example_is_that_of_the_best_count_that_resolves_it(written):
     graph, eager = own_jobs(written, "utilisation")
-    with edited(graph.path) as record:
-        for size in record["sizes"]:
+    with edited(graph.path) as record, edited(eager.path) as constant:
+        for size, other in zip(record["sizes"], constant["sizes"], strict=True):
             # Up to 16 under a floor of what starting takes.
             size["tensorflow_peak_mb"] = max(104.0, 100 + 0.25 * size["batch_size"])
-    with edited(eager.path) as record:
-        for size in record["sizes"]:
-            size["memory_peak_mb"] = 500.0
+            other["memory_peak_mb"] = 500.0
     frame = timing_tables.job_rows("results", written, "machine", "utilisation").set_index("sweep")
     names = [f"memory_mb_per_image{end}" for end in ("", "_low", "_high")]
     rows = frame.loc[graph.sweep.name]
@@ -211,7 +208,6 @@ def test_memory_per_example_is_that_of_the_best_count_that_resolves_it(written):
 
 
 def test_tries_and_profiles(written):
-    """No utilisation of a GPU stands there where NVML's averages still were of what came before."""
     tries = timing_tables.job_rows("results", written, "machine", "largest")
     assert list(tries["outcome"]) == ["fits", "over_limit", "fits", "fits"]
     assert (tries["peak_mb"][0], tries["seconds"][0]) == (720.0, 4.0)

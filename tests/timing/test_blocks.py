@@ -84,33 +84,26 @@ def test_a_disturbed_block_is_repeated_and_flagged_if_that_does_not_help(monkeyp
     assert len(machine.calls) == 7
 
 
+def failing(error: Exception):
+    def run():
+        raise error
+
+    return run
+
+
 def test_an_error_of_a_batch_size_ends_it_alone_and_a_failure_all(monkeypatch):
     quiet(monkeypatch)
+    statuses = {
+        MemoryError(): "out_of_memory",
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"): "out_of_memory",
+        blocks.NonFiniteLoss("The loss"): "diverged",
+    }
     timed = Machine({1: 0.1, 8: 0.3}).timed()
-    errors = iter([MemoryError("of eight")])
-
-    def refused():
-        raise next(errors, ValueError("not the batch size"))
-
-    timed[8] = refused
-    block_lists, status = blocks.time_blocks(timed, 3)
-    assert status == {8: "out_of_memory"} and {*block_lists} == {1} and len(block_lists[1]) == 3
+    for size, error in enumerate(statuses, start=10):
+        timed[size] = failing(error)
+    block_lists, errors = blocks.time_blocks(timed, 3)
+    assert errors == dict(enumerate(statuses.values(), start=10))
+    assert {size: len(block_list) for size, block_list in block_lists.items()} == {1: 3, 8: 3}
+    timed[8] = failing(ValueError("not the batch size"))
     with pytest.raises(ValueError, match="not the batch size"):
         blocks.time_blocks(timed, 3)
-
-
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [
-        (blocks.NonFiniteLoss("The loss"), "diverged"),
-        (MemoryError(), "out_of_memory"),
-        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), "out_of_memory"),
-        (RuntimeError("shapes differ"), None),
-    ],
-)
-def test_status_after_an_error(error, status):
-    if status:
-        assert blocks.error_status(error) == status
-    else:
-        with pytest.raises(type(error)):
-            blocks.error_status(error)

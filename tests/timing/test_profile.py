@@ -11,7 +11,7 @@ import measured_run
 from batchscope.core.errors import UserError
 from batchscope.datasets import Examples, model_inputs
 from batchscope.study import names
-from batchscope.timing import blocks, loops, profile
+from batchscope.timing import loops, profile
 from batchscope.timing.samples import Sampler
 from batchscope.timing.timing_job import TimingJob
 from batchscope.training import models
@@ -167,36 +167,35 @@ def test_steps_that_fail_leave_no_running_profiler(tmp_path):
     @timed
     def run_steps(count):
         calls.append(count)
-        if len(calls) == 6:  # the profiled run, after its lead-in
+        if len(calls) == 5:  # the profiled run, after its lead-in
             raise ArithmeticError("not finite")
         time.sleep(0.001)
 
     with pytest.raises(ArithmeticError, match="not finite"):
         record(run_steps, tmp_path / "failed", 2, lead_in=3)
     rates, _ = record(run_steps, tmp_path / "finished", 2, lead_in=3)
-    assert calls[6:] == [3, 2] * 4
+    assert calls[5:] == [3, *[3, 2] * 3]
     assert rates["steps_per_second"] < 2 / 0.001
     assert len(list((tmp_path / "finished").rglob("*.xplane.pb"))) == 1
 
 
-@pytest.mark.parametrize("kind", first([None, MemoryError, blocks.NonFiniteLoss]))
-def test_the_record_of_a_profile(results, tmp_path, monkeypatch, kind):
-    original = profile.profile_steps
-
-    def failing(*arguments):
-        found = original(*arguments)
-        if kind:
-            raise kind("16")
-        return found
-
-    monkeypatch.setattr(profile, "profile_steps", failing)
+@pytest.mark.parametrize("error", first([None, MemoryError("16")]))
+def test_the_record_of_a_profile(results, tmp_path, monkeypatch, error):
+    if error:
+        monkeypatch.setattr(profile, "read_trace", failing(error))
     sweep = names.parse_sweep(f"{measured_run.DATASET}+small_cnn+bs=16+opt=sgd+dev=cpu+th=1")
-    job = TimingJob(results, sweep, output=tmp_path / "st=3.json")
+    job = TimingJob(results, sweep, None, tmp_path / "st=3.json")
     timing = profile.measure(job, {"steps": 3})
-    json.dumps(timing.details)
-    if kind:
-        assert timing.status == ("diverged" if kind is blocks.NonFiniteLoss else "out_of_memory")
-        assert not timing.details
+    if error:
+        assert (timing.status, timing.details) == ("out_of_memory", {})
         return
+    json.dumps(timing.details)
     assert timing.status == "finished" and timing.details["steps"] == 3
     assert timing.details["utilisation"]["process_percent"] > 0
+
+
+def failing(error: Exception):
+    def fail(folder):
+        raise error
+
+    return fail

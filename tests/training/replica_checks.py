@@ -11,7 +11,7 @@ from keras import layers
 
 from batchscope.datasets import Examples
 from batchscope.study import names
-from batchscope.training import checkpoint, models, optimizers, replicas, step_loop
+from batchscope.training import optimizers, replicas, step_loop
 from digit_runs import run_name
 
 # 42 examples in batches of 10 end in a batch of 2, and neither is a multiple of 4.
@@ -152,25 +152,3 @@ def test_every_replica_draws_its_own_dropout():
         for model in (one, two)
     ]
     np.testing.assert_array_equal(*generators)
-
-
-def test_a_checkpoint_holds_mirrored_variables(tmp_path):
-    def create_normalised():
-        model, optimizer, steps = create(2, normalised, optimizer="adam", learning_rate=0.001)
-        return model, [*model.variables, *optimizer.variables], steps
-
-    path = tmp_path / "checkpoint.npz"
-    model, variables, steps = create_normalised()
-    epoch(steps)
-    checkpoint.save(path, "key", checkpoint.Progress(epoch=1), variables)
-    epoch(steps, 1)
-    other, its_variables, its_steps = create_normalised()
-    assert checkpoint.load(path, "key", its_variables) is not None
-    epoch(its_steps, 1)
-    for one, two in zip(variables, its_variables, strict=True):
-        for value in (two, *two.value.values):  # of each replica
-            np.testing.assert_array_equal(one.numpy(), value.numpy(), one.path)
-    trainable, state = models.weights(model)
-    models.set_weights(other, {key: value + 1 for key, value in trainable.items()}, state)
-    shifted = other.weights[0].value.values[1].numpy()
-    np.testing.assert_array_equal(shifted, model.weights[0].numpy() + 1.0)

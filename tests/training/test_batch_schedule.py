@@ -1,8 +1,5 @@
 """Trainings whose batch size rises: the updates by hand, known risks, the same bits."""
 
-import signal
-import subprocess
-
 import keras
 import numpy as np
 import pytest
@@ -13,7 +10,7 @@ from batchscope.datasets.prepared import TaskInfo
 from batchscope.study import names, tasks
 from batchscope.study.batch_phases import Course
 from batchscope.training import optimizers, step_loop
-from digit_runs import assert_same_bits, door, run_name, train, wait_for_checkpoints, with_digits
+from digit_runs import run_name
 
 RISING = {"batch_schedule": "steps", "batch_rises": 3, "batch_rises_from": 0.3}
 RISING |= {"batch_size": 8, "largest_batch_size": 64}
@@ -75,48 +72,3 @@ def test_updates_are_those_by_hand(regression, given):
     factors = names.parse_run(run_name(learning_rate=0.01, epochs=3, **given))
     result = trained(factors, *regression)
     np.testing.assert_allclose(result, by_hand(factors, *regression), rtol=2e-4)
-
-
-def test_a_rising_batch_size_has_the_risk_of_a_falling_rate():
-    """Of noisy linear regression both have the same risk within a constant (Meterez et al. 2025).
-
-    Both use every example once, so that batches are independent. With Gaussian inputs of unit
-    covariance in d dimensions the risk r follows, for rate eta, batch size B and noise of
-    variance 1, r' = r ((1 - 2 eta)^2 + 4 eta^2 (d + 1) / B) + 4 eta^2 d / B.
-    """
-    risks, updates = [], []
-    for largest in (64, 8):
-        given = {**RISING, "learning_rate": 0.02, "epochs": 1, "largest_batch_size": largest}
-        factors = names.parse_run(run_name(**given))
-        course, risk = Course(factors, 4096), 10.0
-        changes, sizes = course.rate_changes(), np.diff(course.example_positions(0))
-        for update, size in enumerate(sizes):
-            rate = factors["learning_rate"] * [item for at, item in changes if at <= update][-1]
-            risk = risk * ((1 - 2 * rate) ** 2 + 44 * rate**2 / size) + 40 * rate**2 / size
-        risks.append(risk)
-        updates.append(course.updates(1))
-    assert 0.5 < risks[0] / risks[1] < 2
-    assert updates[0] < 0.6 * updates[1]
-
-
-@pytest.mark.slow
-def test_a_killed_ramp_ends_with_the_same_bits(digits, tmp_path):
-    run = run_name(**RISING, optimizer="adam", evaluate_every=150, micro_batch_size=8)
-    complete = with_digits(digits, tmp_path / "whole")
-    done = train(complete, run)
-    again = with_digits(digits, tmp_path / "again")
-    arguments = ("train", "--results", str(again), "--run", run)
-    arguments += ("--chunk-steps", "2", "--checkpoint-seconds", "0")
-    process = door(*arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    wait_for_checkpoints(process, again / "runs" / run, 20)
-    process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=300)
-    assert train(again, run)["resumed"] == 1
-    assert_same_bits(complete / "runs" / run, again / "runs" / run)
-    folders = [folder / "runs" / run for folder in (complete, again)]
-    one, other = ((folder / "trajectory.csv").read_text() for folder in folders)
-    assert one == other
-    factors = names.parse_run(run)
-    examples = len(np.load(next((complete / "data").glob("*/train_labels.npy"))))
-    course = Course(factors, examples)
-    assert done["steps_run"] == course.updates(3)

@@ -10,11 +10,12 @@ import pytest
 from batchscope.core import disk
 from batchscope.core.errors import Interrupted, UserError
 from batchscope.study import names
-from batchscope.training import checkpoint
+from batchscope.training import checkpoint, trainer
 from batchscope.training.checkpoint import Progress
 from batchscope.training.fit import FitLimits, Training
 from batchscope.training.runs import TrainingRun
 from costs import first
+from digit_runs import assert_same_bits, record, with_digits
 from measured_run import RUN
 
 
@@ -40,9 +41,6 @@ def test_progress_goes_round(path):
     assert result.update_norms().tolist() == [1, 1, 0]
     for arrays, name, size in ((result.best, "trainable:a", 3), (result.epoch_start, "a/b:c", 1)):
         assert {key: array.size for key, array in arrays.items()} == {name: size}
-    result.step = 0  # its variables are those of the epoch's start
-    checkpoint.save(path, "key", result, [keras.Variable([1.0, 2.0])])
-    assert load(path)[0].epoch_start == {}
 
 
 def test_one_of_another_kind_is_passed_over_aloud(path, capsys):
@@ -73,6 +71,7 @@ FACTORS = {
     "sgd": {},
     "line after warm-up": {**ADAM, "schedule": "linear", "warmup_epochs": 1, "method": "sam"},
     "pieces": {**ADAM, "micro_batch_size": 6, "augmentation": "random"},
+    "ramp": {"batch_schedule": "steps", "batch_rises": 2, "largest_batch_size": 64},
     "float16": {**ADAM, "precision": "mixed_float16", "schedule": "cosine"},
 }
 
@@ -109,3 +108,33 @@ def test_a_training_that_is_stopped_goes_on_with_the_same_bits(name, results, tm
         del row["seconds"]
     assert complete.progress.history == cut.progress.history
     assert complete.progress.trajectory == cut.progress.trajectory
+
+
+class KilledError(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "seconds", "resumed"),
+    [(Training, "_pause", 1e9, 0), (disk, "write_rows", 0.0, 1)],
+    ids=["before a checkpoint", "while the results are written"],
+)
+def test_a_training_that_dies_ends_with_the_same_bits(
+    owner, name, seconds, resumed, results, tmp_path, monkeypatch
+):
+    def die(*_):
+        raise KilledError
+
+    monkeypatch.setattr(Training, "stop_on_signals", lambda self: None)
+    whole, killed = (TrainingRun(with_digits(results, tmp_path / name), RUN) for name in "ab")
+    trainer.train(whole)
+    with monkeypatch.context() as patch, pytest.raises(KilledError):
+        patch.setattr(owner, name, die)
+        trainer.train(killed, FitLimits(chunk_steps=2, checkpoint_seconds=seconds))
+    assert not (killed.folder / "record.json").exists()
+    half = killed.folder / ".checkpoint.npz.a1.tmp"
+    half.write_bytes(b"half")
+    trainer.train(killed)
+    assert record(killed.results, RUN)["resumed"] == resumed
+    assert_same_bits(whole.folder, killed.folder)
+    assert not (killed.folder / "checkpoint.npz").exists() and not half.exists()

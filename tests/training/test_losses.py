@@ -1,14 +1,12 @@
 """Loss and gradient against answers worked out by hand."""
 
-from types import SimpleNamespace
-
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from batchscope.datasets import Examples, TaskInfo
-from batchscope.training import losses, scoring, trajectory
+from batchscope.training import losses, scoring
 
 SHAPE = (2, 2, 1)
 
@@ -47,37 +45,16 @@ def by_hand(weights, images, labels, classes):
     return loss, (probabilities.argmax(1) == labels).mean(), gradient
 
 
-def test_several_sets_of_examples_in_one_call_have_the_same_bits():
+def test_other_examples_of_an_objective_share_its_graphs():
     layer = keras.layers.Dense(3, activation="softmax", kernel_regularizer="l2")
     model = chain(keras.layers.Dropout(0.5), layer)
-    sets = [Examples(*examples(n, seed=n), 1 / 16) for n in (23, 5, 40)]
-    first = losses.Objective(model, sets[0], chunk=7, noinline=True)
-    objectives = [first, *(first.with_examples(item) for item in sets[1:])]
-    evaluate = losses.joint_evaluation(objectives)
-    alone = losses.Objective(model, sets[2], chunk=7)
-    assert objectives[2].evaluate() == alone.evaluate()
+    few, many = (Examples(*examples(n, seed=n), 1 / 16) for n in (5, 40))
+    first = losses.Objective(model, few, chunk=7)
+    other = first.with_examples(many)
     for _ in range(2):
-        assert evaluate() == [item.evaluate() for item in objectives]
-        first.set_weights(first.weights() * 3 + 0.5)  # what the call reads, it reads anew
-
-
-def test_a_row_of_a_trajectory_is_of_the_fixed_subset_and_the_other_splits():
-    sets = {
-        "train": examples(trajectory.MAX_EXAMPLES + 90, seed=1),
-        "validation": examples(31, seed=2),
-        "test": examples(37, seed=3),
-    }
-    data = SimpleNamespace(examples=lambda split: Examples(*sets[split], 1 / 16))
-    model = softmax_regression()
-    validation = losses.Objective(model, data.examples("validation"))
-    row = trajectory.make_evaluator(validation, data)()
-    images, labels = sets["train"]
-    chosen = trajectory.fixed_subset(len(labels))
-    expected = {"train": (images[chosen], labels[chosen]), **dict(list(sets.items())[1:])}
-    for split, (images, labels) in expected.items():
-        loss, accuracy, _ = by_hand(validation.weights(), images, labels, 3)
-        assert row[f"{split}_loss"] == pytest.approx(loss, rel=1e-5)
-        assert split == "train" or row[f"{split}_accuracy"] == accuracy
+        assert other.evaluate() == losses.Objective(model, many, chunk=7).evaluate()
+        assert first.evaluate() == losses.Objective(model, few, chunk=7).evaluate()
+        first.set_weights(first.weights() * 3 + 0.5)
 
 
 @pytest.mark.parametrize("chunk", [1, 5, 512])
@@ -101,19 +78,6 @@ def convolutional():
     last = keras.layers.Dense(3, activation="softmax", kernel_regularizer="l2")
     rest = keras.layers.Flatten(), keras.layers.Dropout(0.5), last
     return keras.Sequential([keras.Input(SHAPE), *first, *rest])
-
-
-def test_gradient_with_batch_statistics_is_that_of_finite_differences():
-    images, labels = examples(n=64)
-    objective = objective_of(convolutional(), images, labels, chunk=64, batch_statistics=True)
-    start = objective.weights()
-    loss, gradient = objective.loss_and_gradient(start)
-    # Dropout is off and normalisation repeats itself: the same number again.
-    assert objective.loss_and_gradient(start)[0] == loss
-    for direction in np.random.default_rng(0).standard_normal((4, objective.size)):
-        step = 2e-3 * direction
-        slope = (objective.loss(start + step) - objective.loss(start - step)) / 4e-3
-        assert slope == pytest.approx(gradient @ direction, rel=2e-2, abs=2e-3)
 
 
 def test_batch_statistics_normalise_by_the_chunk():
@@ -217,3 +181,12 @@ def test_noise_is_switched_off_in_nested_models_too():
     losses.switch_off_dropout(model)
     inputs = np.ones((1, *SHAPE), np.float32)
     assert (np.asarray(model(inputs, training=True)) == np.asarray(model(inputs))).all()
+
+
+def test_an_embedding_has_a_dense_gradient():
+    table, rows = tf.Variable(tf.ones((5, 2))), tf.constant([1, 1, 3])
+    with tf.GradientTape() as tape:
+        picked = tf.reduce_sum(tf.gather(table, rows))
+    (result,) = losses.dense_gradients([tape.gradient(picked, table)])
+    assert result.numpy().tolist() == [[0, 0], [2, 2], [0, 0], [1, 1], [0, 0]]
+    assert losses.dense_gradients([None]) == [None]

@@ -5,10 +5,11 @@ import math
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from batchscope.core.errors import UserError
 from batchscope.datasets.model_inputs import ModelInput
-from batchscope.study.example_kinds import NETWORKS
+from batchscope.study import example_kinds
 from batchscope.training import models
 from costs import first
 
@@ -72,7 +73,7 @@ def test_the_seed_fixes_weights_and_paths_whatever_was_built_before():
 def test_the_least_side_that_the_plan_knows_is_the_networks_own(name):
     if name == "tiny_transformer":
         return
-    least = NETWORKS[name].min_side
+    least = example_kinds.NETWORKS[name].min_side
     assert models.build(name, ModelInput((least, least, 1), 10), seed=0).count_params()
     if least > 1:
         side = least - 1
@@ -95,3 +96,17 @@ def test_weights_go_round_and_those_of_another_network_are_refused():
     wide = trainable | {"output/kernel": trainable["output/kernel"][:, :2]}
     with pytest.raises(UserError, match=r"output/kernel \(received \(512, 2\)\)"):
         models.set_weights(model, wide, state)
+
+
+def test_a_position_of_a_sequence_sees_no_later_one():
+    length, classes = 6, 11
+    model_input = ModelInput((length,), classes, example_kinds.TOKENS)
+    model = tf.function(models.build("tiny_transformer", model_input, 0))
+    tokens = np.random.default_rng(0).integers(0, classes, (20, length)).astype(np.int32)
+    complete = model(tokens).numpy()
+    for position in range(length):
+        other = tokens.copy()
+        other[:, position] = (other[:, position] + 1) % classes
+        moved = np.abs(model(other).numpy() - complete).max(axis=(0, 2))
+        assert (moved[:position] == 0).all()
+        assert (moved[position:] > 0).all()

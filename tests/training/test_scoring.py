@@ -89,14 +89,16 @@ def test_losses_are_those_of_keras(units, task, targets, for_keras, of_keras):
     assert loss_of_a_step(model(units), examples) == pytest.approx(expected, rel=1e-5)
 
 
-def test_the_loss_of_a_sequence_is_the_mean_over_its_tokens():
+def test_loss_and_accuracy_of_a_sequence_are_means_over_its_tokens():
     tokens = CLASSES.reshape(10, 5)
     outputs = tf.constant(RANDOM.normal(size=(10, 5, 3)), tf.float32)
     scored = scoring.for_task(TaskInfo(tasks.CLASSIFICATION))
-    result, _ = scored.score_examples(tf.constant(tokens), outputs)
+    result, correct = scored.score_examples(tf.constant(tokens), outputs)
     keras_loss = keras.losses.CategoricalCrossentropy(from_logits=True)
     expected = keras_loss(np.eye(3, dtype=np.float32)[tokens], outputs)
     assert float(tf.reduce_mean(result)) == pytest.approx(float(expected), rel=1e-5)
+    accuracy = scored.metrics(scored.sum_scores(correct), tokens)["accuracy"]
+    assert accuracy == (outputs.numpy().argmax(-1) == tokens).mean()
 
 
 def test_a_target_without_spread_has_no_share_in_r2():
@@ -142,17 +144,3 @@ def test_an_epoch_adds_up_its_scores_however_it_is_cut(examples):
     _, expected = losses.Objective(model(), examples).evaluate()
     assert all(item == pytest.approx(expected, rel=1e-6) for item in result)
     assert result[0] == result[1]
-
-
-def test_a_step_follows_the_gradient_of_the_mean_squared_error():
-    network = model()
-    weights, bias = network.get_weights()
-    batches = step_loop.Batches(50)
-    loop = step_loop.StepLoop(network, keras.optimizers.SGD(0.1), numbers(), batches)
-    loop.run(np.arange(50, dtype=np.int32), 0, 1, step_loop.Totals())
-    error = ROWS @ weights + bias - NUMBERS
-    by_hand = weights - 0.1 * ROWS.T @ (2 * error / error.size)
-    np.testing.assert_allclose(network.get_weights()[0], by_hand, rtol=1e-5)
-
-
-CLASSES = (ROWS[:, 0] > 0.5).astype(np.int32) + (ROWS[:, 1] > 0).astype(np.int32)

@@ -9,7 +9,7 @@ import synthetic
 from batchscope.core import disk
 from batchscope.store import jobs, paths
 from batchscope.study import planner
-from digit_runs import arrays, keep, record, run_name, step, train
+from digit_runs import arrays, record, run_name, step
 from small_study import config
 
 pytestmark = pytest.mark.slow
@@ -44,19 +44,6 @@ def test_a_training_keeps_what_is_read_and_it_stays(copied):
     assert (path.stat().st_ino, path.read_bytes()) == (inode, before)
     # Newer than what it was made of: Snakemake does not make it again.
     assert path.stat().st_mtime_ns >= (path.parents[1] / "record.json").stat().st_mtime_ns
-
-
-def test_weights_before_the_end_have_the_rates_of_the_whole_training(copied):
-    """A training of one epoch would have been at a rate of nearly 0 there."""
-    folder, _, _ = copied
-    run = run_name(epochs=3, schedule="cosine", batch_size=128)
-    keep(folder, run, 1)
-    train(folder, run)
-    path = paths.snapshot_path(folder, run, 1)
-    before = bits(path)
-    path.unlink()
-    assert snapshot(folder, run, 1) == (0, "")
-    assert bits(path) == before
 
 
 def test_what_was_not_kept_is_trained_again_to_the_same_bits(copied):

@@ -5,7 +5,6 @@ import resource
 from pathlib import Path
 from types import SimpleNamespace
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -50,16 +49,6 @@ def test_distances_of_the_epochs(dropout_run):
     assert column(folder, "epoch_distance")[:2] == pytest.approx(moved, rel=1e-12)
     last = distance(weights[0], arrays(folder / "final.npz"))
     assert column(folder, "weight_distance")[-1] == pytest.approx(last, rel=1e-12)
-
-
-@pytest.mark.slow
-def test_norms_of_all_updates_are_kept(dropout_run):
-    folder = dropout_run[0] / "runs" / dropout_run[1]
-    norms = arrays(folder / "updates.npz")["update_norms"]
-    assert (norms.dtype, norms.shape) == (np.float32, (66,))  # 6 epochs of 11 updates
-    assert (norms > 0).all()
-    # No way from one epoch's end to the next is longer than its updates one after the other.
-    assert (np.array(column(folder, "epoch_distance")) <= norms.reshape(6, 11).sum(1)).all()
 
 
 @pytest.mark.slow
@@ -140,28 +129,6 @@ def test_a_batch_above_the_training_set_is_refused(results):
     assert not any((results / "runs" / run).glob("*"))  # its lock needed the folder
 
 
-def test_one_step_of_sgd_against_the_update_by_hand():
-    """One step on two examples: the new weights are the old ones minus rate times gradient."""
-    layers = keras.layers.Flatten(), keras.layers.Dense(1, activation="sigmoid")
-    model = keras.Sequential([keras.Input((1, 1, 2)), *layers])
-    kernel = np.array([[0.3], [-0.2]], np.float32)
-    model.set_weights([kernel, np.array([0.2], np.float32)])
-    images = np.array([[[[1.0, 2.0]]], [[[-1.0, 0.5]]]], np.float32)
-    labels = np.array([1, 0])
-    examples, batches = Examples(images, labels, 1.0), step_loop.Batches(2)
-    steps = step_loop.StepLoop(model, keras.optimizers.SGD(0.5), examples, batches)
-    done, totals, _, norms = steps.run(np.array([0, 1], np.int32), 0, 1, step_loop.Totals())
-    x = images.reshape(2, 2)
-    p = 1 / (1 + np.exp(-(x @ kernel[:, 0] + 0.2)))
-    gradient = ((p - labels)[:, None] * x).mean(0)
-    expected = [*(kernel[:, 0] - 0.5 * gradient), 0.2 - 0.5 * (p - labels).mean()]
-    np.testing.assert_allclose(np.append(*model.get_weights()), expected, rtol=1e-5)
-    expected = -np.log(p[0]) - np.log(1 - p[1])
-    assert (done, norms.shape) == (1, (0,))
-    assert totals.loss == pytest.approx(expected, rel=1e-6)
-    assert totals.scores == int(p[0] > 0.5) + int(p[1] < 0.5)
-
-
 def test_norms_are_those_of_the_weights_differences_and_change_no_bit():
     random = np.random.default_rng(0)
     images = random.integers(0, 256, (44, 8, 8, 1), np.uint8)
@@ -190,6 +157,9 @@ def test_norms_are_those_of_the_weights_differences_and_change_no_bit():
         assert kept.tobytes() == plain.tobytes()
 
 
+ONEDNN_REFUSAL = "Operation received an exception:Status: 1, message: could not create a primitive"
+
+
 @pytest.mark.parametrize(
     ("kind", "refusal", "described"),
     [
@@ -197,6 +167,7 @@ def test_norms_are_those_of_the_weights_differences_and_change_no_bit():
         # No memory is left for TensorFlow's description of the refusal.
         (tf.errors.ResourceExhaustedError, "OOM when allocating tensor", False),
         (tf.errors.InternalError, "Could not create cudnn handle: CUDNN_STATUS_ALLOC_FAILED", True),
+        (tf.errors.AbortedError, ONEDNN_REFUSAL, True),
     ],
 )
 def test_running_out_of_memory_is_recorded(kind, refusal, described, monkeypatch, results):

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from batchscope.datasets import Examples
-from batchscope.training import step_loop, update_methods
+from batchscope.training import step_loop
 from batchscope.training.update_methods import Method
 from costs import first
 
@@ -159,23 +159,3 @@ def test_dropout_and_augmentation_draw_anew_for_every_micro_batch():
     assert not np.allclose(masked, in_parts(0, dropout=0.5)[0], rtol=1e-3)
     noise = keras.layers.GaussianNoise(0.5, seed=2)
     assert not np.allclose(in_parts(5, augment=noise)[0], in_parts(5)[0], rtol=1e-3)
-
-
-def test_batch_normalisation_moves_once_per_micro_batch():
-    layer = keras.layers.BatchNormalization(momentum=0.5, center=False, scale=False)
-    layer.build((None, 2))
-    x = tf.constant([[1.0, 0.0], [3.0, 0.0], [5.0, 0.0]])
-
-    def evaluation(batch, share):
-        def evaluate():
-            normal = layer(tf.gather(x, batch), training=True)
-            return share * tf.reduce_sum(normal), tf.size(batch, tf.int64), []
-
-        return evaluate
-
-    scores = SimpleNamespace(sum_shape=(), sum_type=tf.int64)
-    built = update_methods.accumulated_evaluation(evaluation, tf.range(3), 2, [], scores)
-    _, counted, _ = tf.function(built, autograph=False)()
-    assert counted == 3
-    # From 0 half of the way to 2, the mean of the first micro-batch, and half of that to 5.
-    np.testing.assert_allclose(layer.moving_mean.numpy(), [3.0, 0.0], rtol=1e-6)

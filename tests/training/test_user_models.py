@@ -5,13 +5,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from batchscope import datasets
-from batchscope.core.errors import TrainsItself, UserError
+from batchscope.core.errors import UserError
 from batchscope.datasets.model_inputs import ImageScaling, ModelInput
 from batchscope.store import weights
-from batchscope.study import dataset_definitions
-from batchscope.training import model_checks, models, runs, scoring, trainer, user_models
-from digit_runs import run_name
+from batchscope.training import model_checks, models, user_models
 from own_model import BODY, HEAD, changed, of, own, subclass, token
 
 KEY = "datasets.own.scale"
@@ -19,7 +16,7 @@ IMAGES = ModelInput((8, 8, 3), 3, scaling=ImageScaling(1 / 255, False, KEY))
 RAW = IMAGES._replace(scaling=ImageScaling(1.0, True, KEY))
 FLOATS = IMAGES._replace(scaling=ImageScaling(1.0, False, KEY))
 ROWS, PAIR = ModelInput((4,), 3, "rows"), ModelInput((4,), 2, "rows")
-TARGETS, LABELS = ROWS._replace(task="regression"), ROWS._replace(task="multi_label")
+TARGETS = ROWS._replace(task="regression")
 TOKENS = ModelInput((6,), 11, "tokens")
 SEQUENCES = ModelInput((6,), 3, "sequences", 10)
 END, ONE = "layers.Flatten(), layers.Dense(classes)", "layers.Dense(1)"
@@ -69,13 +66,8 @@ def test_a_layer_that_scales_bytes_gets_them(layer, tmp_path):
     ("text", "model_input"),
     [
         (of(f"layers.Rescaling(1.0), {END}"), IMAGES),
-        (of(f"layers.Rescaling(2.0, -1), {END}"), IMAGES),
         (of(f"layers.Normalization(mean=0.5, variance=0.1), {END}"), IMAGES),
         (of(f"layers.Conv2D(2, 3), layers.Rescaling(1 / 255), {END}"), IMAGES),
-        (
-            of(f"layers.RandomFlip(), layers.Dropout(0.5), layers.LayerNormalization(), {END}"),
-            IMAGES,
-        ),
         (subclass("self.out(self.flat(x))"), IMAGES),  # which never calls its Rescaling
         (of(f"layers.BatchNormalization(), {END}"), ROWS),
     ],
@@ -89,14 +81,13 @@ def test_a_layer_that_does_not_scale_its_input(text, model_input, tmp_path):
 @pytest.mark.parametrize("method", ["train_step", "compute_loss"])
 def test_a_class_that_defines_its_updates(method, tmp_path):
     path, name = own(tmp_path, subclass("self.out(x)", f"def {method}(self, *_): return {{}}"))
-    with pytest.raises(TrainsItself, match=rf"own\.py: Net\.{method} "):
+    with pytest.raises(UserError, match=rf"own\.py: Net\.{method} "):
         models.build(name, IMAGES, 0, path)
 
 
 PLAIN = subclass("self.out(self.flat(x))")
 TWO = "two = keras.Input(input_shape)"
 FLAT = "layers.Embedding(classes, 4), layers.Flatten(), layers.Dense(classes)"
-EACH = "layers.Embedding(11, 4), layers.Dense(classes)"
 FEW = "layers.Embedding(10, 4), layers.GlobalMaxPooling1D(), layers.Dense(classes)"
 FAILING = PLAIN.replace("    return self", "    assert not training\n        return self")
 OTHER_SHAPE = of("keras.Input((9, 8, 3)), layers.Flatten(), layers.Dense(classes)")
@@ -107,27 +98,19 @@ OTHER_SHAPE = of("keras.Input((9, 8, 3)), layers.Flatten(), layers.Dense(classes
     [
         ("raise RuntimeError('no')\n", IMAGES, [":1: ", "built", "RuntimeError: no"]),
         ("import sys\nsys.exit()\n", IMAGES, [":2: ", "built", "SystemExit"]),
-        (f"{HEAD}{BODY}1 / 0\n", IMAGES, [":4: ", "built", "ZeroDivisionError"]),
         (f"{HEAD}{BODY}None\n", IMAGES, ["own.py: ", "NoneType"]),
         ("model = 'small_cnn'", IMAGES, ["own.py: ", "build(input_shape, classes)"]),
         # Errors of the first step.
-        (subclass("self.out(self.flat(None if training else x))"), IMAGES, [":11: ", "(8, 8, 3)"]),
         (FAILING, IMAGES, [":11: ", "(8, 8, 3): AssertionError"]),
         (OTHER_SHAPE, IMAGES, ["own.py: ", "(8, 8, 3): ValueError: ", "(None, 192)"]),
         (of(FEW), SEQUENCES, ["own.py: ", "train", "10 is not in [0, 10)"]),
         # Outputs that do not fit the task.
         (of(ONE), TARGETS, ["(None, 3)", "(None, 1)", "regression"]),
-        (of(ONE), ROWS, ["(None, 3)", "(None, 1)", "classification"]),
         (of("layers.Dense(3)"), PAIR, ["(None, 2) or (None, 1)", "(None, 3)"]),
-        (of("layers.Dense(2)"), LABELS, ["(None, 3)", "(None, 2)", "multi_label"]),
-        (of("layers.Dense(3)"), IMAGES, ["(None, 3)", "(None, 8, 8, 3)"]),
         (of(FLAT), TOKENS, ["(None, 6, 11)", "(None, 11)"]),
-        (of(EACH), SEQUENCES, ["(None, 3)", "(None, 6, 3)"]),
         # Several inputs or outputs.
         (changed(END, TWO, "model = keras.Model([model.input, two], model(two))"), IMAGES, []),
         (changed(END, "model = keras.Model(model.input, [model.output] * 2)"), IMAGES, []),
-        (subclass("self.out(self.flat(x)), self.flat(x)"), IMAGES, []),
-        (PLAIN.replace("call(self, x,", "call(self, x, y,"), IMAGES, []),
         # Rows are standardised already.
         (of(f"layers.Rescaling(2.0), {END}"), ROWS, ["Rescaling"]),
         (of(f"layers.Normalization(mean=3.0, variance=4.0), {END}"), ROWS, ["Normalization"]),
@@ -161,27 +144,7 @@ def test_a_file_that_changed_or_is_gone_is_refused(tmp_path):
         models.build(name, IMAGES, 0, None)
 
 
-SUBCLASSED = """
-import keras
-from keras import layers
-
-class Net(keras.Model):
-    def __init__(self, classes):
-        super().__init__()
-        self.flatten = layers.Flatten()
-        self.drop = layers.Dropout(0.5)
-        self.norm = layers.BatchNormalization()
-        self.only = layers.Dense(classes, activation="softmax")
-
-    def call(self, images, training=False):
-        return self.only(self.norm(self.drop(self.flatten(images)), training=training))
-
-def build(input_shape, classes):
-    return Net(classes)
-"""
-
-
-@pytest.mark.parametrize("text", [SUBCLASSED, NO_INPUT])
+@pytest.mark.parametrize("text", [PLAIN, NO_INPUT], ids=["subclassed", "sequential"])
 def test_a_model_without_an_input_is_called_on_one_of_the_datas_shape(tmp_path, text):
     path, name = own(tmp_path, text)
     created = []
@@ -190,23 +153,14 @@ def test_a_model_without_an_input_is_called_on_one_of_the_datas_shape(tmp_path, 
         created.append(following(**arguments))
         return created[-1]
 
-    first = models.build(name, IMAGES, 0, path, tf.variable_creator_scope(create))
-    assert len(created) == len(first.variables) > 0  # each in the given scope
-    assert first.input_shape == (None, 8, 8, 3) and first.output_shape == (None, 3)
-    trainable, state = models.weights(first)
-    images = np.random.default_rng(0).random((5, 8, 8, 3), np.float32)
-    outputs = first(images)
-    assert np.allclose(keras.ops.softmax(scoring.logits(outputs)), outputs)
-    # Batch normalisation trains, dropout drops: the mode of the whole reaches its layers.
-    if text is SUBCLASSED:
-        assert len(state) == 2
-        assert not np.allclose(first(images, training=True), outputs)
-        assert not (models.weights(first)[1][list(state)[0]] == state[list(state)[0]]).all()
+    model = models.build(name, IMAGES, 0, path, tf.variable_creator_scope(create))
+    assert len(created) == len(model.variables) > 0  # each in the given scope
+    assert model.input_shape == (None, 8, 8, 3) and model.output_shape == (None, 3)
 
 
 BESIDE = """
 import keras
-from {module} import UNITS, last
+from nets import UNITS, last
 
 def build(input_shape, classes):
     return keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(UNITS), last(classes)])
@@ -214,18 +168,17 @@ def build(input_shape, classes):
 LAST = "import keras\nUNITS = 5\ndef last(classes):\n    return keras.layers.Dense(classes)\n"
 
 
-@pytest.mark.parametrize("module", ["nets", "folder.blocks"])
-def test_a_model_file_imports_its_neighbours(tmp_path, module):
-    for file in ("nets/blocks.py", "folder/blocks.py"):
-        (tmp_path / file).parent.mkdir(exist_ok=True)
-        (tmp_path / file).write_text(LAST)
+def test_a_model_file_imports_its_neighbours(tmp_path):
+    blocks = tmp_path / "nets" / "blocks.py"
+    blocks.parent.mkdir()
+    blocks.write_text(LAST)
     (tmp_path / "nets" / "__init__.py").write_text("from .blocks import UNITS, last\n")
-    path, name = own(tmp_path, BESIDE.format(module=module))
+    path, name = own(tmp_path, BESIDE)
     assert models.build(name, IMAGES, 0, path).count_params() == 192 * 5 + 5 + 5 * 3 + 3
-    (tmp_path / module.partition(".")[0] / "blocks.py").write_text(LAST.replace("5", "7"))
+    blocks.write_text(LAST.replace("5", "7"))
     with pytest.raises(UserError, match="own.py: The file, or one that it imports"):
         models.build(name, IMAGES, 0, path)
-    path, name = own(tmp_path, BESIDE.format(module=module))
+    path, name = own(tmp_path, BESIDE)
     assert models.build(name, IMAGES, 0, path).count_params() == 192 * 7 + 7 + 7 * 3 + 3
 
 
@@ -314,44 +267,3 @@ def test_a_script_that_trains_when_it_is_imported(tmp_path):
     assert "__main__" in message and keras.Model.fit.__name__ == "fit"
     path, name = own(tmp_path, f"{text}def train():\n    {fit}\n")
     assert models.build(name, IMAGES, 0, path)
-
-
-def test_a_file_that_loads_a_trained_model(tmp_path):
-    kept = keras.saving.load_model(saved(tmp_path, loss="sparse_categorical_crossentropy"))
-    kept.fit(np.zeros((2, 8, 8, 3)), np.zeros(2), verbose=0)
-    kept.save(tmp_path / "mine.keras")
-    text = (
-        "import keras\nfrom pathlib import Path\ndef build(shape, classes):\n"
-        "    return keras.saving.load_model(Path(__file__).with_name('mine.keras'))\n"
-    )
-    path, name = own(tmp_path, text)
-    model_checks.check(name, IMAGES, path)
-    built = models.build(name, IMAGES, 0, path)
-    assert (built.weights[0].numpy() == kept.weights[0].numpy()).all()
-
-
-CONV = "layers.Conv2D(16, 3, activation='relu'), layers.Flatten(), layers.Dense(classes)"
-SCALED = f"layers.Rescaling(1 / 255), {CONV}"
-TRAINED = {
-    "without an input, augmented": of(f"layers.RandomTranslation(.05, .05), {SCALED}"),
-    "subclassed": subclass("self.out(self.flat(self.scale(x)))"),
-    "adapted": ADAPTED.replace(END, CONV),
-}
-
-
-@pytest.mark.parametrize("which", TRAINED)
-def test_they_learn_the_digits_as_bytes(which, tmp_path, digits):
-    given = datasets.load(digits, run_name().partition("+")[0])
-    arrays = {f"x_{part}": given.images(part) * 15 for part in ("train", "validation", "test")}
-    arrays |= {f"y_{part}": given.labels(part) for part in ("train", "validation", "test")}
-    np.savez(tmp_path / "own.npz", **arrays)
-    definition = {"source": "npz", "path": str(tmp_path / "own.npz"), "scale": 1}
-    data = dataset_definitions.token("own", definition)
-    datasets.prepare(data, definition, tmp_path)
-    path, name = own(tmp_path, TRAINED[which])
-    factors = {"optimizer": "adam", "learning_rate": 0.003, "batch_size": 32, "epochs": 8}
-    run = runs.TrainingRun(tmp_path, run_name(dataset=data, model=name, **factors), path)
-    assert trainer.train(run) == "finished"
-    rows = (run.folder / "history.csv").read_text().splitlines()
-    last = dict(zip(rows[0].split(","), rows[-1].split(","), strict=True))
-    assert float(last["validation_accuracy"]) > 0.8

@@ -50,7 +50,7 @@ def now(tmp_path_factory) -> dict:
 
 @pytest.mark.parametrize("step", ["train", *SETTINGS])
 def test_numbers_have_not_moved(now, step):
-    from batchscope.study.versions import VERSIONS
+    from batchscope.study.registry import VERSIONS
 
     stored = json.loads(STORED.read_text())
     # Other processors round otherwise, which may turn one example over (1 of 355).
@@ -63,7 +63,7 @@ def test_numbers_have_not_moved(now, step):
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2] / "workflow"))
-    from batchscope.study.versions import VERSIONS
+    from batchscope.study.registry import VERSIONS
 
     with tempfile.TemporaryDirectory() as folder:
         kept = {"versions": VERSIONS, "numbers": numbers(Path(folder) / "results")}

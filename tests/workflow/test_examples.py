@@ -1,54 +1,74 @@
-"""The examples of a user's own scripts, each from its study to its tables, with fewer runs."""
+"""The examples of a user's own scripts: one run of each, and the rows read from its log."""
+
+import importlib.util
+import shutil
+import sys
 
 import pandas
 import pytest
 import yaml
 
-import project
+import commanded
+from batchscope.store import paths
+from batchscope.study import config
+from project import ROOT
 
-pytestmark = pytest.mark.slow
-
-
-def run(folder, name: str, learning_rate: float, **changes):
-    """Run an example at one learning rate; return its runs, evaluations and advice."""
-    path = project.copy(folder) / "examples" / name / "study.yaml"
-    text = path.read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 20
-    study = yaml.safe_load(text)
-    (experiment,) = study["experiments"].values()
-    vary = experiment["vary"]
-    assert len(vary["batch_size"]) >= 3 and learning_rate in vary["learning_rate"]
-    vary |= {"learning_rate": [learning_rate], **changes}
-    experiment |= {"seeds": 1 if changes else 2, "figures": ["best_losses"]}
-    path.write_text(yaml.safe_dump(study), encoding="utf-8")
-    project.run(folder, "--configfile", str(path))
-    tables = folder / "results" / "studies" / study["study"] / "batch_size"
-    names = ("runs", "trajectories", "advice")
-    runs, rows, advice = (pandas.read_csv(tables / f"{table}.csv") for table in names)
-    assert {*runs["status"]} == {"finished"}
-    return runs, rows, advice
+FRAMEWORKS = ROOT / "examples" / "frameworks"
+SHARED = "\n# From here on the same in all four scripts.\n"
+torch = pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="PyTorch is missing")
+TENSORFLOW = {"framework": "tensorflow", "batch_size": 64}
+# The example, the factors of its run, and the bounds of its last evaluation.
+RUNS = [
+    ("shell", {"batch_size": 8, "learning_rate": 2}, {"validation_loss": (0, 0.9)}),
+    ("keras", {"batch_size": 8, "learning_rate": 0.3}, {"validation_accuracy": (0.8, 1)}),
+    pytest.param(
+        *("pytorch", {"batch_size": 8, "learning_rate": 0.6}, {"test_accuracy": (0.85, 1)}),
+        marks=torch,
+    ),
+    ("frameworks", {**TENSORFLOW, "model": "cnn"}, {"validation_loss": (0, 2)}),
+    ("frameworks", {**TENSORFLOW, "model": "mlp"}, {"validation_loss": (0, 2)}),
+]
+EXAMPLES = {"shell": 2400, "keras": 15 * 1200, "pytorch": 12 * 1197}  # of a run
 
 
-def test_pytorch(tmp_path):
-    pytest.importorskip("torch")
-    assert len((project.ROOT / "examples/pytorch/train.py").read_text().splitlines()) <= 60
-    runs, rows, _ = run(tmp_path, "pytorch", 0.6)
-    assert (runs["test_accuracy"] > 0.85).all() and (runs["train_seconds"] > 0).all()
-    assert rows["seconds"].notna().all() and rows["examples"].max() == 12 * 1197
-    targets = tmp_path / "results" / "studies" / "pytorch_digits" / "batch_size" / "to_target.csv"
-    assert pandas.read_csv(targets)["seconds"].notna().any()
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "factors", "bounds"), RUNS)
+def test_a_run_of_an_example(name, factors, bounds, tmp_path):
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    (tmp_path / ".frameworks").mkdir()
+    (tmp_path / ".frameworks" / "tensorflow").symlink_to(sys.prefix)
+    path = tmp_path / "examples" / name / "study.yaml"
+    study = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if name == "frameworks":
+        study["experiments"]["usage"]["set"]["duration"] = 1
+        path.write_text(yaml.safe_dump(study), encoding="utf-8")
+    (experiment,) = config.study(path).experiments.values()
+    runs = experiment.commands.items()
+    run = next(run for run, command in runs if factors.items() <= command.factors.items())
+    status, output = commanded.make(tmp_path, run, experiment)
+    assert status == 0, output
+    record = commanded.record(tmp_path, run)
+    rows = pandas.read_csv(paths.run_folder(tmp_path, run) / paths.TRAJECTORY)
+    assert record["status"] == "finished" and len(rows) > 2
+    assert rows["updates"].is_monotonic_increasing
+    assert rows["examples"].max() == EXAMPLES.get(name, rows["examples"].max())
+    for column, (low, high) in bounds.items():
+        assert low < rows[column].iloc[-1] <= high
+    if not experiment.keys.alone:
+        assert rows["train_loss"].notna().all() and "seconds" not in rows
+        return
+    assert record["train_seconds"] > 0 and record["memory_peak_mb"] > 50
+    assert rows["seconds"].is_monotonic_increasing
+    if name == "frameworks":
+        assert (rows["examples"] == 64 * rows["updates"]).all()
+        assert rows["validation_loss"].iloc[-1] < rows["validation_loss"][0]
+        assert rows["seconds"].iloc[-2] < 1 <= rows["seconds"].iloc[-1]
+        assert 0 < record["process_percent"] <= 110 and record["examples_per_second"] > 0
 
 
-def test_keras(tmp_path):
-    """One run: each imports TensorFlow."""
-    runs, rows, _ = run(tmp_path, "keras", 0.3, batch_size=[8])
-    assert (runs["validation_accuracy"] > 0.8).all() and rows["seconds"].isna().all()
-    assert sorted(rows["epoch"].unique()) == [*range(1, 16)] and rows["examples"].max() == 15 * 1200
-    assert rows["updates"].max() == 15 * 150 and rows["train_loss"].notna().all()
-
-
-def test_a_shell_script(tmp_path):
-    runs, rows, advice = run(tmp_path, "shell", 2)
-    assert (runs["validation_loss"] < 0.9).all() and (rows["updates"] == 0).sum() == 6
-    assert rows["examples"].max() == 2400 and rows["train_loss"].notna().all()
-    assert "recommendation" in {*advice["item"]}
+def test_the_scripts_of_frameworks_share_their_loop_and_need_no_batchscope():
+    names = ("tensorflow", "pytorch", "jax", "mxnet")
+    texts = [(FRAMEWORKS / f"{name}.py").read_text(encoding="utf-8") for name in names]
+    (loop,) = {text.partition(SHARED)[2] for text in texts}
+    assert loop
+    assert all(len(text.splitlines()) <= 100 and "batchscope" not in text for text in texts)

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 import project
@@ -107,20 +108,26 @@ def _options(arguments: list[str]) -> dict[str, str]:
 # Options of sbatch: no cluster needed ------------------------------------------------------------
 
 
-def submitted(folder: Path, *options: str) -> list[dict[str, str]]:
-    """Return the options of each call of sbatch, for a study with data and half of its runs.
+def _note_kill(results: Path, run: str, limit_mb: float) -> None:
+    note = paths.run_folder(results, run) / memory_limits.KILL_NOTE
+    note.parent.mkdir(parents=True)
+    note.write_text(json.dumps({"limit_mb": limit_mb}))
+
+
+@pytest.mark.slow
+def test_jobs_request_what_they_use_and_receive_a_signal_before_their_limit(tmp_path):
+    """The study has its data and half of its runs.
 
     The kernel has killed one of the other runs for memory, at a limit of 3 GB.
     """
     # The fork server must not start on a login node.
-    clone = Clone(folder, '[ -z "${BATCHSCOPE_SNAKEMAKE_PID:-}" ] || touch warm; exit 1')
+    clone = Clone(tmp_path, '[ -z "${BATCHSCOPE_SNAKEMAKE_PID:-}" ] || touch warm; exit 1')
     for name in ("sinfo", "squeue", "sacct", "scontrol"):
         clone.program(name, "exit 0\n")
     study = clone.plan("tests/slurm/devices.yaml")
     results = clone.root / "results"
-    files = (paths.RECORD, *paths.ARRAYS)
     folders = [paths.dataset_folder(results, name) for name in study.datasets]
-    existing = [folder / file for folder in folders for file in files]
+    existing = [folder / file for folder in folders for file in (paths.RECORD, *paths.ARRAYS)]
     missing_runs = []
     for name, run in study.runs.items():
         if run["batch_size"] == 64:
@@ -131,41 +138,17 @@ def submitted(folder: Path, *options: str) -> list[dict[str, str]]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text('{"status": "finished"}' if path.suffix == ".json" else "")
     _note_kill(results, missing_runs[0], 3000.0)
+    options = ("--group-components", "runs=1", "timing=1")
     with clone.snakemake("--configfile", "tests/slurm/devices.yaml", *options) as process:
         assert process.wait(TIMEOUT) != 0
     submissions = clone.submissions()
     assert submissions, clone.log()
     assert not (clone.root / "warm").exists()
     assert "Traceback" not in clone.log()
-    return submissions
-
-
-def _note_kill(results: Path, run: str, limit_mb: float) -> None:
-    note = paths.run_folder(results, run) / memory_limits.KILL_NOTE
-    note.parent.mkdir(parents=True)
-    note.write_text(json.dumps({"limit_mb": limit_mb}))
-
-
-@pytest.mark.slow
-def test_runs_and_timings_are_a_job_each(tmp_path):
-    submissions = submitted(tmp_path)
-    jobs = {submission["steps"]: submission for submission in submissions}
-    assert len(submissions) == 4 and {*jobs} == {GROUP, "timing_time_epoch", "run_command"}
-    runs, timings = jobs[GROUP], jobs["timing_time_epoch"]
-    # The members run one after another: the largest request, and the sum of all times. Four runs
-    # are missing, and two measures of all eight; each timing is repeated once.
-    assert runs["-t"] == str(5 * (4 + 2 * 8))
-    assert int(timings["-t"]) % (5 * 8) == 0
-    for group, memory in ((runs, "6000"), (timings, "2000")):
-        assert (group["--cpus-per-task"], group["--gpus"], group["--mem"]) == ("4", "1", memory)
-    assert "--exclusive" in timings and "--exclusive" not in runs
-
-
-@pytest.mark.slow
-def test_jobs_request_what_they_use_and_receive_a_signal_before_their_limit(tmp_path):
-    submissions = submitted(tmp_path, "--group-components", "runs=1", "timing=1")
     memory = Counter(submission["--mem"] for submission in submissions)
     assert memory["6000"] == 1  # twice the limit of the killed run
+    # A group has the time of its members: a training and its two measures.
+    assert {job["-t"] for job in submissions if job["steps"] == GROUP} == {str(5 * 3)}
     requests = Counter()
     for submission in submissions:
         assert submission["--signal"] == "TERM@60"
@@ -209,7 +192,7 @@ LIMIT_MB = 6100  # of all processes of the cluster's jobs together
 
 @pytest.mark.slurm
 @pytest.mark.skipif(REASON is not None, reason=str(REASON))
-def test_a_study_continues_after_the_time_limit_of_its_job(tmp_path):
+def test_a_study_continues_after_the_signal_before_the_time_limit_of_its_job(tmp_path):
     """One training fails, two are interrupted; the second call submits only what is missing.
 
     The slow trainings sleep as long as a file exists. The failing one takes too much memory as long
@@ -254,9 +237,8 @@ def test_a_study_continues_after_the_time_limit_of_its_job(tmp_path):
             # threads sets them before it imports TensorFlow itself.
             assert [imports_tensorflow(slurm, run) for run in slow] == [False, True]
             (job,) = cluster.ask("squeue", "-h", "-t", "R", "-o", "%A").split()
-            # A limit below the time that has passed: SLURM sends the signal within half a minute.
-            words = ["scontrol", "update", f"JobId={job}", "TimeLimit=1"]
-            subprocess.run(words, check=True)
+            # As SLURM does for --signal=TERM@60; it looks for time limits every half minute.
+            subprocess.run(["scancel", "--signal=TERM", job], check=True)
             assert process.wait(TIMEOUT) == 1, clone.log()
         wait(lambda: not slurm.processes(), clone)
         first = clone.submissions()
@@ -306,7 +288,10 @@ def modification_times(results: Path) -> dict[Path, int]:
 
 def imports_tensorflow(slurm: cluster.Cluster, run: Path) -> bool:
     """Return whether the process of a training has imported TensorFlow."""
-    commands = ((process, process.cmdline()) for process in slurm.processes())
-    jobs = [process for process, words in commands if {run.name, "train"} <= {*words}]
-    assert jobs
-    return any("tensorflow" in file.path for job in jobs for file in job.memory_maps())
+    imports = []
+    for process in slurm.processes():
+        with contextlib.suppress(psutil.Error):  # it has ended
+            if {run.name, "train"} <= {*process.cmdline()}:
+                imports.append(any("tensorflow" in file.path for file in process.memory_maps()))
+    assert imports
+    return any(imports)

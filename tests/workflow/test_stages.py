@@ -1,4 +1,7 @@
-"""A study whose seeds come in stages: each call makes one, until every statement is decided."""
+"""A study whose seeds come in stages: each call makes one, until every statement is decided.
+
+The tests share one copy of the project, in their order.
+"""
 
 import csv
 import json
@@ -52,18 +55,10 @@ CONFIG = {
 
 
 @pytest.fixture(scope="module")
-def first_stage(tmp_path_factory):
-    """Return the project and the output of its first call."""
+def folder(tmp_path_factory):
     folder = project.copy(tmp_path_factory.mktemp("project"))
     (folder / "script.py").write_text(SCRIPT)
     project.write_config(folder, CONFIG)
-    return folder, project.run(folder)
-
-
-@pytest.fixture(scope="module")
-def finished(first_stage):
-    folder, _ = first_stage
-    assert "Nothing is open" in project.run(folder)
     return folder
 
 
@@ -77,8 +72,8 @@ def claims_at(folder, number):
         return {row["statement"]: row for row in csv.DictReader(file)}
 
 
-def test_a_call_makes_one_stage_and_prints_the_size_of_the_next_one(first_stage):
-    _, output = first_stage
+def test_a_call_makes_one_stage_and_prints_the_size_of_the_next_one(folder):
+    output = project.run(folder)
     (line,) = [line for line in output.splitlines() if "run the same command again" in line]
     assert "size, race" in line and "6 " in line
     assert "about" in line or "at least" in line
@@ -86,53 +81,39 @@ def test_a_call_makes_one_stage_and_prints_the_size_of_the_next_one(first_stage)
     assert "missing" not in headline  # the report is of this stage
 
 
-def test_only_open_statements_get_more_seeds(finished):
-    first, second = claims_at(finished, 1), claims_at(finished, 2)
+def test_the_next_call_runs_only_open_statements_and_rates_in_the_race(folder):
+    assert "Nothing is open" in project.run(folder)
+    first, second = claims_at(folder, 1), claims_at(folder, 2)
     assert (first["far"]["verdict"], first["far"]["seeds"]) == ("supported", "")
     assert (first["near"]["verdict"], first["near"]["seeds"]) == ("not_resolved", "9")
     assert len(json.loads(first["near"]["runs"])) == 2
     assert (second["far"]["n"], second["near"]["n"], second["near"]["seeds"]) == ("6", "9", "")
-    rows = project.rows(finished, "staged/size")
-    seeds = Counter(row["batch_size"] for row in rows)
+    seeds = Counter(row["batch_size"] for row in project.rows(folder, "staged/size"))
     assert seeds == {"8": 6, "256": 9, "257": 9}
-    assert project.planned(finished) == {}
-
-
-def test_a_learning_rate_that_is_worse_leaves_the_race(finished):
-    seeds = Counter(row["learning_rate"] for row in project.rows(finished, "staged/race"))
+    seeds = Counter(row["learning_rate"] for row in project.rows(folder, "staged/race"))
     assert seeds == {"0.2": 6, "0.4": 3}
-    rows = project.rows(finished, "staged/race", "race")
+    rows = project.rows(folder, "staged/race", "race")
     status = {row["learning_rate"]: row["status"] for row in rows}
     assert status == {"0.2": "in_race", "0.4": "left"}
+    assert project.planned(folder) == {}
 
 
-def test_after_a_kill_in_a_stage_it_is_repeated_with_the_same_table(finished):
-    before = table(finished, 2).read_text(encoding="utf-8")
-    table(finished, 2).unlink()
-    shutil.rmtree(max((finished / "results" / "runs").glob("*+seed=8*")))
-    planned = project.planned(finished)
+def test_after_a_kill_in_a_stage_it_is_repeated_with_the_same_table(folder):
+    before = table(folder, 2).read_text(encoding="utf-8")
+    table(folder, 2).unlink()
+    shutil.rmtree(max((folder / "results" / "runs").glob("*+seed=8*")))
+    planned = project.planned(folder)
     assert (planned["run_command"], planned["interim"]) == (1, 1)
-    assert "Nothing is open" in project.run(finished)
-    assert table(finished, 2).read_text(encoding="utf-8") == before
+    assert "Nothing is open" in project.run(folder)
+    assert table(folder, 2).read_text(encoding="utf-8") == before
 
 
-def test_a_lost_analysis_is_an_error_and_without_any_no_run_is_repeated(finished, tmp_path):
-    folder = table(finished, 1).parent
-    copy = shutil.copytree(folder, tmp_path / "copy")
-    table(finished, 1).unlink()
-    done = project.snakemake(finished, "--cores", "2")
-    assert done.returncode == 1 and "interims/1.csv: missing" in done.stdout
-    shutil.rmtree(folder)
-    assert "run_command" not in project.planned(finished)
-    shutil.copytree(copy, folder)
-
-
-def test_a_later_claim_is_analysed_too(finished):
+def test_a_later_claim_is_analysed_too(folder):
     """It is open with six seeds, after an analysis that decided all other claims."""
-    rows = [row for row in project.rows(finished, "staged/size") if row["batch_size"] == "8"]
+    rows = [row for row in project.rows(folder, "staged/size") if row["batch_size"] == "8"]
     mean = sum(float(row["validation_loss"]) for row in rows) / len(rows)
     later = claim("later", type="value", above=mean, cells={"batch_size": 8})
-    project.write_config(finished, {**CONFIG, "claims": [*CONFIG["claims"], later]})
-    assert project.planned(finished) == {"claims": 1, "interim": 1, "figures": 2, "report": 1}
-    project.run(finished, "results/studies/staged/interims/3.csv")
-    assert claims_at(finished, 3)["later"]["seeds"] == "9"
+    project.write_config(folder, {**CONFIG, "claims": [*CONFIG["claims"], later]})
+    assert project.planned(folder) == {"claims": 1, "interim": 1, "figures": 2, "report": 1}
+    project.run(folder, "results/studies/staged/interims/3.csv")
+    assert claims_at(folder, 3)["later"]["seeds"] == "9"

@@ -25,8 +25,7 @@ TOKENS = {
     "question": "Is a sequence timed as an image is?",
     "set": {"dataset": "numpy_docs", "model": "tiny_transformer", "optimizer": "adam"},
     "vary": {"batch_size": [8]},
-    "timing": {"throughput": {"blocks": 4, "block_seconds": 0.02}, "profile": {"steps": 3}},
-    "figures": ["throughput"],
+    "timing": {"throughput": {"blocks": 4, "block_seconds": 0.02}},
 }
 TIMED = {
     "study": "timed",
@@ -40,7 +39,10 @@ DRAWN = {"tabulate": 1, "figures": 1, "report": 1}
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> Path:
     """The tiny study of times, run to its report."""
-    return project.finished(tmp_path_factory.mktemp("project"), TIMED)
+    folder = project.copy(tmp_path_factory.mktemp("project"))
+    project.write_config(folder, TIMED)
+    project.run(folder)
+    return folder
 
 
 def rows(folder: Path, table: str, experiment: str = "machine") -> list[dict[str, str]]:
@@ -63,11 +65,8 @@ def test_the_machine_was_timed(finished):
     times = rows(finished, "training_times")
     assert [row["at_epoch"] for row in times] == ["1", "3"] * 3
     assert float(times[1]["train_seconds"]) == pytest.approx(3 * float(times[0]["train_seconds"]))
-    (speed,), (profile,) = (rows(finished, table, "tokens") for table in ("throughput", "profiles"))
-    assert float(speed["examples_per_second"]) > 0 and float(profile["compute"]) > 0
-
-
-def test_utilisation_is_sampled(finished):
+    (speed,) = rows(finished, "throughput", "tokens")
+    assert float(speed["examples_per_second"]) > 0
     timing = finished / "results" / "timing" / "desktop"
     records = {path.parent.name: json.loads(path.read_text()) for path in timing.rglob("*.json")}
     assert set(records) == set(MACHINE["timing"])
@@ -76,6 +75,7 @@ def test_utilisation_is_sampled(finished):
     assert len({len(values) for values in samples.values()}) == 1
     for table in ("utilisation", "profiles"):
         assert all(0 < float(row["process_percent"]) < 150 for row in rows(finished, table))
+    assert len(list(timing.glob("*/profile/*/plugins/profile/*/*.xplane.pb"))) == 3  # TensorBoard's
 
 
 def test_the_report_has_its_answer_and_figures(finished):
@@ -87,8 +87,6 @@ def test_the_report_has_its_answer_and_figures(finished):
         *("throughput", "step_time", "training_time", "max_batch_size", "profile"),
         *("utilisation", "utilisation_over_time"),
     }
-    timing = finished / "results" / "timing" / "desktop"
-    assert len(list(timing.glob("*/profile/*/plugins/profile/*/*.xplane.pb"))) == 4  # TensorBoard's
 
 
 def test_only_what_an_edit_changes_is_timed_again_beside_another_machine(finished):

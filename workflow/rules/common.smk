@@ -8,8 +8,7 @@ from batchscope.core import project_files
 from batchscope.host import fork_server, group_job
 from batchscope.rules import inputs, resources, session, study, targets
 from batchscope.study.names import COMMAND_PATTERN as COMMAND
-from batchscope.study.registry import MEASURES, TIMINGS
-from batchscope.study.versions import VERSIONS
+from batchscope.study.registry import MEASURES, TIMINGS, VERSIONS
 
 
 # With --sdm apptainer: the image of the Containerfile, which is built and not downloaded.
@@ -25,8 +24,8 @@ session.prepare_environment(
 CLUSTER = workflow.remote_exec or (workflow.nodes is not None and "gpu" in GIVEN)
 # --configfile replaces the default study. There is no `configfile:` here, since Snakemake merges
 # both, and names no line of an invalid file.
-STUDY = study.study_of_call(workflow.configfiles, workflow.config_settings.config, CLUSTER)
-CONFIG = inputs.safe_path(STUDY.config_path)  # as an input; commands have the path itself
+STUDY = study.study_of_call(workflow.configfiles, workflow.config_settings.config)
+CONFIG = inputs.checked_path(STUDY.config_path)  # as an input; commands have the path itself
 PARAMS = {"config": lambda wildcards: STUDY.config_path, "scale": STUDY.scale}
 ENVIRONMENT = inputs.environment(workflow.basedir)
 
@@ -77,11 +76,6 @@ onsuccess:
     targets.check_exists(made)
     for line in session.closing_lines(STUDY, made):
         logger.info(line)
-
-
-onerror:
-    if remedy := session.future_dates_hint(STUDY):
-        logger.error(remedy)
 
 
 RUN = rf"(?!{COMMAND})[a-z0-9_.=+-]+"  # a command's run is neither trained nor measured

@@ -38,13 +38,7 @@ from batchscope.study import advice_needs, run_factors, stages, tasks
 from batchscope.study.advice_needs import RATE_STEP, SEEDS, Need, rounded
 from batchscope.study.budget_kinds import CONVERGENCE, EPOCHS, SECONDS, TARGET
 from batchscope.study.decision_columns import ADVICE
-from batchscope.study.outcomes import (
-    LEVEL,
-    MIN_SEEDS,
-    MIN_SEEDS_FOR_INTERVAL,
-    Reason,
-    Verdict,
-)
+from batchscope.study.outcomes import LEVEL, MIN_SEEDS, MIN_SEEDS_FOR_INTERVAL, Reason, Verdict
 
 MEMORY, KNEE = "memory", "knee"
 BASELINE, RATE_ON_EDGE = "baseline", "rate_on_edge"  # the essential checks
@@ -167,14 +161,11 @@ def _suggestions(checks: Iterable[Row], headline: Headline) -> Iterator[Row]:
     if essential := _ESSENTIAL.get(headline):
         changes = [check for check in changes if check["name"] == essential]
     copied = ("name", "batch_size", "key", "value", "seeds_to_resolve", "minutes_to_resolve")
-    without_seeds = [check for check in changes if check["key"] != SEEDS]
-    for check in sorted(without_seeds or changes, key=_suggestion_order):
+    changes = [check for check in changes if check["key"] != SEEDS] or changes
+    # More test data are suggested last.
+    changes.sort(key=lambda check: (check["passed"] != 0, check["key"] == "test_examples"))
+    for check in changes:
         yield {"item": Item.SUGGESTION, **{name: check.get(name) for name in copied}}
-
-
-def _suggestion_order(check: Row) -> tuple[bool, bool]:
-    """Return a sorting key: failed checks first, and among them more data last."""
-    return check["passed"] != 0, check["key"] == "test_examples"
 
 
 def _deciding_limit(series: AdviceSeries, size: int) -> Row:
@@ -238,10 +229,7 @@ def _check(name: str, passed: Any, key: str = "", value: Any = "", **numbers: An
 
 
 def _baseline_checks(series: AdviceSeries) -> Iterator[Row]:
-    """Check that a size beats the baseline in the first metric, and the size of the test set.
-
-    The test set must be large enough for the margin of an accuracy.
-    """
+    """Check that a size beats the baseline, and that the test set resolves the margin."""
     rows = series.metric_rows.set_index("batch_size")
     if rows.empty:
         return
@@ -313,8 +301,7 @@ def _still_falling_checks(series: AdviceSeries) -> Iterator[Row]:
 
 
 def _more_epochs(series: AdviceSeries, size: int) -> tuple[str, Any]:
-    runs = series.runs("batch_size", EPOCHS)
-    epochs = runs.loc[runs["batch_size"] == size, EPOCHS].max()
+    epochs = series.runs("batch_size", EPOCHS).groupby("batch_size")[EPOCHS].max().get(size)
     return EPOCHS, "" if pandas.isna(epochs) else 2 * int(epochs)
 
 
@@ -329,10 +316,7 @@ def _size_on_edge_checks(series: AdviceSeries) -> Iterator[Row]:
 
 
 def _timing_checks(series: AdviceSeries) -> Iterator[Row]:
-    """Check that other processes disturbed few timed blocks, and that blocks scatter little.
-
-    The blocks of a batch size must differ by less than the distance of a plateau from its knee.
-    """
+    """Check that other processes disturbed few timed blocks, and that blocks scatter little."""
     measured: list[tuple[int | None, float, float, tuple[str, Any]]] = []  # size, value, bound, fix
     rerun = (advice_needs.RERUN, advice_needs.SECONDS_TIMING)
     if series.runs("disturbed_share").notna().any(axis=None):
@@ -372,11 +356,9 @@ def _has_schedule(series: AdviceSeries) -> bool:
 
 def _needs(series: AdviceSeries) -> Iterator[Need]:
     """Yield all missing requirements."""
-    trained, minutes_per_seed = series.trained, sum(series.price) / 60
-    minutes = series.minutes
-    yield from advice_needs.missing_needs(
-        trained, minutes_per_seed, minutes / max(trained.rates, 1)
-    )
+    trained, minutes = series.trained, series.minutes
+    minutes_per_seed, minutes_per_rate = sum(series.price) / 60, minutes / max(trained.rates, 1)
+    yield from advice_needs.missing_needs(trained, minutes_per_seed, minutes_per_rate)
     costs, unresolved = series.at(TARGET), series.unresolved
     is_bound = (unresolved["reason"] == Reason.AT_FIRST_EVALUATION).any()
     can_evaluate_more = trained.keys_to_add == advice_needs.TRAINING_KEYS

@@ -1,8 +1,8 @@
 """Rows of tables in, facts about a series out: its limits, the recommended size, the range around.
 
 A size is within the limits if it fits into memory, reaches the target within a share of the fastest
-size's seconds, and is within the margin of every outcome. Both comparisons are rows of
-comparisons.csv with their verdicts: nothing is tested again. `advice` makes rows of the facts.
+size's seconds, and is within the margin of every outcome. The verdicts are those of
+comparisons.csv: nothing is tested again. `advice` makes rows of the facts.
 """
 
 from __future__ import annotations
@@ -42,31 +42,20 @@ class AdviceTables(NamedTuple):
 
 
 class AdviceRequest(NamedTuple):
-    """Facts about an experiment besides its tables.
+    """Facts about an experiment besides its tables."""
 
-    Attributes:
-        margins: Outcome -> largest negligible deterioration, as the study states them.
-        planned: Stated number of seeds.
-        analyses: Numbers of seeds at the interim analyses; empty without stages.
-        baselines: Data set -> outcome -> value of the best constant prediction.
-        price: Runs -> seconds of one more seed, in trainings and in timings.
-        keys_to_add: As in `Trained`.
-        timed: Whether the runs have seconds.
-        by_position: Data sets with a label for each position of an example.
-        best_weights: Whether `evaluate` measures the weights of the best epoch.
-        metrics: User-defined metrics.
-    """
-
-    margins: Mapping[str, float] = {}
-    planned: int | None = None
-    analyses: Sequence[int] = ()
+    margins: Mapping[str, float] = {}  # outcome -> largest negligible deterioration, as stated
+    planned: int | None = None  # stated number of seeds
+    analyses: Sequence[int] = ()  # numbers of seeds at the interim analyses; empty without stages
+    # Data set -> outcome -> value of the best constant prediction.
     baselines: Mapping[str, Mapping[str, float]] = {}
+    # Runs -> seconds of one more seed, in trainings and in timings.
     price: Callable[[Iterable[str]], tuple[float, float]] = lambda runs: (math.nan, math.nan)
-    keys_to_add: Mapping[str, tuple[str, str]] = TRAINING_KEYS
-    timed: bool = False
-    by_position: Collection[str] = ()
-    best_weights: bool = False
-    metrics: tasks.Metrics = ()
+    keys_to_add: Mapping[str, tuple[str, str]] = TRAINING_KEYS  # as in `TrainingSummary`
+    timed: bool = False  # whether the runs have seconds
+    by_position: Collection[str] = ()  # data sets with a label for each position of an example
+    best_weights: bool = False  # whether `evaluate` measures the weights of the best epoch
+    metrics: tasks.Metrics = ()  # user-defined metrics
 
 
 @dataclass(frozen=True)
@@ -154,10 +143,7 @@ class AdviceSeries:
 
     @functools.cached_property
     def learned(self) -> dict[int, bool]:
-        """Size -> whether the interval of the first metric is better than the baseline.
-
-        It is empty below three seeds, or without a baseline.
-        """
+        """Size -> whether the interval of the first metric, if any, is better than the baseline."""
         rows = self.metric_rows
         rows = rows[rows["seeds"] >= MIN_SEEDS_FOR_INTERVAL]
         if rows.empty or math.isnan(self.baseline):
@@ -191,10 +177,10 @@ class AdviceSeries:
 
     @functools.cached_property
     def recommended(self) -> int | None:
-        """The best candidate, among those within every limit if there are any.
+        """The best candidate, within every limit if any is.
 
-        Without a candidate it is the best size that no outcome excludes, or else the best that fits
-        into memory. It is None without a value.
+        Without candidates it is the best size that no outcome excludes, or else the best that fits
+        into memory.
         """
         within = [size for size in self.candidates if size in self.within]
         fallbacks = ({*self.sizes} - self.excluded(names) for names in (self.outcomes, ()))
@@ -204,11 +190,8 @@ class AdviceSeries:
     def _best(self, sizes: Collection[int]) -> int | None:
         """Return the best of some sizes by the first limit with a value of one of them."""
         rows = self.limits[self.limits["batch_size"].isin(sizes) & self.limits["mean"].notna()]
-        return (
-            comparisons.best_batch_size(rows[rows["outcome"] == rows["outcome"].iloc[0]])
-            if len(rows)
-            else None
-        )
+        first_outcome = next(iter(rows["outcome"]), "")
+        return comparisons.best_batch_size(rows[rows["outcome"] == first_outcome])
 
     @functools.cached_property
     def range(self) -> list[int]:
@@ -238,8 +221,8 @@ class AdviceSeries:
     def replicates(self) -> int:
         """Number of paired replicates of the recommended size; without any, of its seeds.
 
-        With seeds in stages it is the largest number of a limit: a comparison has the seeds of the
-        analysis that decided it. Otherwise it is the smallest, since times may have fewer jobs.
+        It is the smallest of a limit, since times may have fewer jobs. With seeds in stages it is
+        the largest: a comparison has the seeds of the analysis that decided it.
         """
         pairs = self.limits.loc[self.limits["batch_size"] == self.recommended, "n"].fillna(0)
         count = max if self.request.analyses else min

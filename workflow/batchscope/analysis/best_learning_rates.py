@@ -1,8 +1,7 @@
 """Rows of runs.csv of a series in, the best learning rate of each batch size and its growth out.
 
-The validation loss chooses a rate, and the test data report it, since the data that choose a rate
-overstate it. Rates are *effective* ones, after scaling. Only figures use this module; the rates of
-comparisons are chosen in `chosen_rates`.
+The validation loss chooses a rate. Rates are *effective* ones, after scaling. Only figures use this
+module; the rates of comparisons are chosen in `chosen_rates`.
 """
 
 from __future__ import annotations
@@ -52,24 +51,17 @@ class BestRate:
 
 
 class Exponent(NamedTuple):
-    """k of rate = c * B^k, fitted for each seed by least squares in log-log.
+    """k of rate = c * B^k, fitted for each seed by least squares in log-log."""
 
-    All seeds have the same grid, and best rates between its rates are never found. So an interval
-    over seeds alone covers the exponent far less often than its level says.
-    """
-
-    # Mean over seeds with its 95 % t-interval. Both ends are widened by the largest shift of the
-    # exponent if every best rate is off by half a step of the grid.
+    # Mean over seeds with its 95 % t-interval. All seeds have the same grid, so both ends are
+    # widened by the largest shift of the exponent if every best rate is off by half a step of it.
     interval: intervals.Interval
     factor: float  # c; the line goes through the mean of all points
     bound: str  # kind of bound if best rates are on an edge; `unbounded` if it is one both ways
 
 
 def effective_rates(frame: pandas.DataFrame) -> pandas.Series:
-    """Return the learning rate of every run after scaling.
-
-    A missing run gets the scaling of the other runs of its series and batch size.
-    """
+    """Return the learning rate of every run after scaling; a missing run is scaled as others."""
     rates = frame["effective_learning_rate"].astype(float)
     scaling = rates / frame[RATE]
     filled = scaling.copy()
@@ -83,10 +75,7 @@ def effective_rates(frame: pandas.DataFrame) -> pandas.Series:
 
 
 def has_choice(frame: pandas.DataFrame) -> bool:
-    """Return whether any batch size of any series was trained at more than one rate.
-
-    A rate that follows from the batch size and the other factors leaves no choice.
-    """
+    """Return whether any batch size of any series was trained at more than one rate."""
     groups = series_over_rates(frame) if RATE in frame and not frame.empty else []
     return any(Trainings({}, group.frame, frame[:0]).tuned for group in groups)
 
@@ -124,8 +113,7 @@ def best_rates(rows: pandas.DataFrame) -> list[BestRate]:
 def exponent(points: list[BestRate]) -> Exponent | None:
     """Return the exponent of the best rate against batch size, or None below two batch sizes.
 
-    Every seed with a best rate at every batch size gives one exponent. Batch sizes with a single
-    rate, or without a best rate, are left out.
+    Batch sizes with a single rate, or without a best rate, are left out.
     """
     points = [choice for choice in points if math.isfinite(choice.rate) and len(choice.rates) > 1]
     seeds = sorted({seed for choice in points for seed in choice.by_seed})

@@ -1,12 +1,8 @@
 """Runs and their evaluations in, one `BudgetComparison` per series, budget and outcome out.
 
-A comparison has the values of every batch size and seed at an equal budget, each batch size at its
-tuned learning rate. A rate is chosen at the budget itself: the best rate after ten epochs may
-differ from the best after ten seconds. `comparisons` and `trends` make rows of them. The outcomes
-at a new kind of budget are yielded by `_compare_series`.
-
-Source: Shallue et al. 2019, "Measuring the Effects of Data Parallelism on Neural Network Training"
-(arXiv 1811.03600), sections 2 and 3.
+A comparison has the values of every batch size and seed at an equal budget, each batch size at the
+learning rate that is best at this budget (Shallue et al. 2019, arXiv 1811.03600, sections 2 and 3).
+`comparisons` and `trends` make rows of them. `_compare_series` yields those of a new budget.
 """
 
 from __future__ import annotations
@@ -20,13 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas
 
-from batchscope.analysis import (
-    chosen_rates,
-    intervals,
-    run_series,
-    targets,
-    trainings,
-)
+from batchscope.analysis import chosen_rates, intervals, run_series, targets, trainings
 from batchscope.analysis.intervals import Interval
 from batchscope.analysis.targets import Target
 from batchscope.analysis.trainings import RUN_LOSS, Choice, Evaluated, Trainings
@@ -52,48 +42,31 @@ COST_MARGIN = 0.1  # default margin of a cost to a target
 
 
 class Budget(NamedTuple):
-    """A budget of trainings.
+    """A budget of trainings."""
 
-    Attributes:
-        kind: One of the kinds in `budget_kinds`.
-        value: Its value, or the loss or metric of a target; NaN for convergence and the end.
-        column: Column of the target.
-    """
-
-    kind: str
-    value: float = math.nan
-    column: str = ""
+    kind: str  # one of the kinds in `budget_kinds`
+    value: float = math.nan  # or the value of a target; NaN for convergence and the end
+    column: str = ""  # column of a target
 
 
 @dataclass(frozen=True)
 class BudgetComparison:
-    """One outcome of one series at one budget.
-
-    Attributes:
-        margin: Largest negligible deterioration; NaN if it is unknown.
-        chosen: Values of each batch size at its rate. A value is NaN without a run, or if the run
-            ended before the budget. It is infinitely bad if the run failed or never reached the
-            target.
-        at_first: Whether a run of each size reached the target by its first evaluation. Its cost is
-            then an upper bound.
-        still_falling: Whether the validation loss of most runs still fell at their end, by size.
-        ended_early: Whether a run of each size finished before the budget.
-        rate_left: Whether a rate with fewer seeds may be better than the chosen one, by size.
-        share: Share of the level that an analysis of these seeds may spend.
-        earlier: The comparison at each earlier interim analysis.
-    """
+    """One outcome of one series at one budget."""
 
     trainings: Trainings
     budget: Budget
     outcome: str
-    margin: float
+    margin: float  # largest negligible deterioration; NaN if it is unknown
+    # Values of each batch size at its rate. A value is NaN without a run, or if the run ended
+    # before the budget. It is infinitely bad if the run failed or never reached the target.
     chosen: Choice
-    at_first: np.ndarray
-    still_falling: np.ndarray
-    ended_early: np.ndarray
-    rate_left: np.ndarray
-    share: float = 1.0
-    earlier: tuple[BudgetComparison, ...] = ()
+    # Marks of each batch size, shape (sizes,).
+    at_first: np.ndarray  # a run reached the target by its first evaluation: its cost is a bound
+    still_falling: np.ndarray  # the validation loss of most runs still fell at their end
+    ended_early: np.ndarray  # a run finished before the budget
+    rate_left: np.ndarray  # a rate with fewer seeds may be better than the chosen one
+    share: float = 1.0  # share of the level that an analysis of these seeds may spend
+    earlier: tuple[BudgetComparison, ...] = ()  # the same at each earlier interim analysis
 
     @property
     def batch_sizes(self) -> list[int]:
@@ -131,10 +104,7 @@ class BudgetComparison:
         return {**columns, "outcome": self.outcome}
 
     def means(self, seeds: Any = slice(None)) -> list[Interval]:
-        """Return the mean of each size over seeds (all by default) with its 95 % t-interval.
-
-        A cost has a geometric mean. The mean is NaN without a run, or if a run failed.
-        """
+        """Return the mean of each size over seeds, all by default (see `intervals.means`)."""
         return intervals.means(self.values[:, seeds], self.chosen.tuned, self.is_cost)
 
 
@@ -161,8 +131,8 @@ def for_experiment(
     for series in trainings.for_experiment(runs, evaluations, metrics):
         if len(series.axes[0]) < MIN_SIZES:
             continue
-        budget = series_target(series, stated_budgets, default_target)
-        compare = functools.partial(_compare_series, shared=shared, target=budget, margins=margins)
+        target = series_target(series, stated_budgets, default_target)
+        compare = functools.partial(_compare_series, shared=shared, target=target, margins=margins)
         yield from _with_earlier(series, analyses, compare)
 
 
@@ -195,22 +165,20 @@ def _key(comparison: BudgetComparison) -> tuple[str, str]:
 
 
 def _compare_series(
-    series: Trainings, shared: list[Budget], target: Budget | None, margins: Mapping[str, float]
+    series: Trainings, shared: list[Budget], target: Target | None, margins: Mapping[str, float]
 ) -> Iterator[BudgetComparison]:
     """Yield one comparison of a series per budget and outcome.
 
     To the target, at convergence and at the end, a batch size has one rate for all data: `advised`.
     """
     advised = None
-    if trainings.end_at_targets(series.runs):
-        yield from _to_target(series, target, margins, advised)
-    elif trainings.end_at_equal_budget(series.runs):
+    if trainings.end_at_equal_budget(series.runs):
         yield from _at_equal_budget(series, margins)
     elif series.finished[LOSS].notna().any():
         losses = cube_at_budget(series, Budget(CONVERGENCE), LOSS)
         costs = np.full_like(losses, math.nan)
         if target:
-            costs = series.cost_cube(Target(target.column, target.value), UPDATES)
+            costs = series.cost_cube(target, UPDATES)
         advised = series.choose_for_all_data(losses, costs, margins.get(SECONDS, COST_MARGIN))
         for budget in shared:
             if budget.kind == CONVERGENCE:
@@ -227,9 +195,8 @@ def _compare_series(
 def shared_budgets(evaluations: pandas.DataFrame, stated: Mapping[str, Any]) -> list[Budget]:
     """Return the budgets of an experiment that all its series share: all but the target.
 
-    A budget has its stated value, or else the largest one that every finished run reached. A budget
-    that no run has, such as seconds without a timing, is left out. If the learning rate follows the
-    horizon, runs can only be compared at equal horizons.
+    A budget has its stated value, or else the largest one that every finished run reached. If the
+    learning rate follows the horizon, runs can only be compared at equal horizons.
     """
     finished = run_series.finished_runs(evaluations)
     if not len(finished):
@@ -298,10 +265,7 @@ def _at_budget(
 
 
 def _at_equal_budget(series: Trainings, margins: Mapping[str, float]) -> Iterator[BudgetComparison]:
-    """Yield one comparison per outcome, and one of seconds, for external runs with a single row.
-
-    The other seeds choose the rate of each seed by the first outcome.
-    """
+    """Yield one comparison per outcome, and one of seconds, for external runs with a single row."""
 
     def single_rows(name: str) -> np.ndarray:
         values = series.per_run(lambda rows: float(rows[name][0]))
@@ -313,24 +277,22 @@ def _at_equal_budget(series: Trainings, margins: Mapping[str, float]) -> Iterato
         return
     budget, losses = Budget(*equal), single_rows(outcomes[0])
     losses = -losses if tasks.higher_is_better(outcomes[0], series.metrics) else losses
+    default_margins: dict[str, float | None] = {}
     for quantity, default in _quantities(series).items():
         names = (f"{split}_{quantity}" for split in ("test", "validation", "train"))
-        name = next(filter(outcomes.__contains__, names), None)
-        margin = margins.get(name, default)
-        if name and margin is not None:
-            choice = series.choose_by_losses(losses, single_rows(name), True)
-            yield _comparison(series, budget, name, margin, choice)
+        if name := next(filter(outcomes.__contains__, names), None):
+            default_margins[name] = default
     if series.is_complete(SECONDS):
-        margin = margins.get(SECONDS, COST_MARGIN)
-        choice = series.choose_by_losses(losses, single_rows(SECONDS), True)
-        yield _comparison(series, budget, SECONDS, margin, choice)
+        default_margins[SECONDS] = COST_MARGIN
+    for name, default in default_margins.items():
+        margin = margins.get(name, default)
+        if margin is not None:
+            choice = series.choose_by_losses(losses, single_rows(name), by_others=True)
+            yield _comparison(series, budget, name, margin, choice)
 
 
 def _quantities(series: Trainings) -> dict[str, float | None]:
-    """Return the loss and the metrics of a series' tasks, each with its default margin.
-
-    The margin is None if it depends on the unit. Such a metric needs a stated margin.
-    """
+    """Return the loss and the metrics of a series, each with its default margin, if it has one."""
     series_tasks = tasks.from_columns(series.finished.columns[series.finished.notna().any()])
     names = [name for task in series_tasks for name in tasks.TASKS[task]]
     margins = {name: tasks.METRICS[name].margin for name in names}
@@ -343,8 +305,7 @@ def _at_own_end(
 ) -> BudgetComparison:
     """Return the comparison of a column of runs.csv, at the rates of `advised`.
 
-    Without `advised` the losses choose the rates. Without losses the outcome itself does, and each
-    seed is read at the rate that the other seeds choose.
+    Without `advised` the losses choose the rates. Without losses the outcome itself does.
     """
     losses, cube = series.column(RUN_LOSS), series.column(outcome)
     if advised:
@@ -361,8 +322,7 @@ def from_column(
 ) -> BudgetComparison:
     """Return the comparison of a column of runs.csv in one series, without tuned rates.
 
-    A seed has no value if its run failed. A batch size is infinitely bad if it has no value and a
-    failed run.
+    A failed run has no value. A batch size is infinitely bad if it has failed runs and no value.
     """
     series = Trainings({}, rows, rows.iloc[:0])
     (comparison,) = _with_earlier(series, analyses, lambda first: [_column_values(first, column)])
@@ -371,7 +331,7 @@ def from_column(
 
 def _column_values(series: Trainings, column: str) -> BudgetComparison:
     rows = series.runs
-    finished, failed = (rows["status"] == FINISHED), rows["status"].isin(UNSUCCESSFUL)
+    finished, failed = rows["status"] == FINISHED, rows["status"].isin(UNSUCCESSFUL)
     numbers = rows[column].astype(float)
     numbers = numbers.where(np.isfinite(numbers) & (finished | (column == _TIMING_COLUMN)))
     values, failures = (
@@ -385,33 +345,27 @@ def _column_values(series: Trainings, column: str) -> BudgetComparison:
 
 def series_target(
     series: Trainings, stated_budgets: Mapping[str, Any], default_target: DefaultTarget
-) -> Budget | None:
+) -> Target | None:
     """Return the target of a series: the stated one, or else its default.
 
     It is None if updates are unknown, or if the learning rate follows the horizon.
     """
-    has_own_target = trainings.end_at_targets(series.runs)
-    if not has_own_target and (
-        not series.is_complete("updates") or run_series.follows_horizon(series.evaluations)
-    ):
+    if not series.is_complete("updates") or run_series.follows_horizon(series.evaluations):
         return None
     stated_targets = [Target(*item) for item in stated_budgets.get(TARGET, {}).items()]
-    target = stated_targets[0] if stated_targets else default_target(series)
-    if target is None or not (target.column or has_own_target):
-        return None
-    return Budget(TARGET, target.value, target.column)
+    return stated_targets[0] if stated_targets else default_target(series)
 
 
 def _to_target(
-    series: Trainings, budget: Budget | None, margins: Mapping[str, float], advised: Choice | None
+    series: Trainings, target: Target | None, margins: Mapping[str, float], advised: Choice | None
 ) -> Iterator[BudgetComparison]:
     """Yield one comparison per cost to a target: updates, examples and seconds.
 
     `advised` has the rates. Without it each seed is read at the rate that the others choose.
     """
-    if budget is None:
+    if target is None:
         return
-    target = Target(budget.column, budget.value)
+    budget = Budget(TARGET, target.value, target.column)
     reached_at_first = series.reached_at_first(target)
     for axis in external_columns.COST_COLUMNS:
         if series.is_complete(axis):

@@ -4,9 +4,8 @@ The data that choose a rate overstate its outcome. So a validation loss chooses,
 report. If the outcome itself chooses, each seed is read at the rate that the other seeds choose.
 
 All functions take a cube of shape (sizes, rates, seeds), rates ascending. A number is NaN without a
-run, and infinite if the run diverged or never reached the target. A rate without any run of a size
-was not tried. A seed without any run of a size does not count. A new rule for choosing a rate is a
-function here; `trainings` applies it to one series.
+run, and infinite if the run diverged or never reached the target. A seed without any run of a size
+does not count. A new rule is a function here; `trainings` applies it to one series.
 """
 
 from __future__ import annotations
@@ -39,8 +38,7 @@ def index_for_other_data(losses: Any) -> np.ndarray:
     """Return the index of the rate for other data of each batch size, shape (sizes,).
 
     It is the rate of `index_of_lowest_loss`, or the only rate. If a run failed at every rate, it is
-    the rate with the most successful runs, so that the size is reported. If every rate lacks a run,
-    it is -1: means over different seeds cannot be compared.
+    the rate with the most successful runs. If every rate lacks a run, it is -1.
     """
     losses = np.asarray(losses, float)
     index = index_of_lowest_loss(losses)
@@ -53,9 +51,7 @@ def index_for_other_data(losses: Any) -> np.ndarray:
 
 
 def is_beaten_with_fewer_seeds(losses: Any, index: np.ndarray) -> np.ndarray:
-    """Return whether a rate with fewer seeds may be better than the chosen one, shape (sizes,).
-
-    Over the seeds of that rate, its mean loss is lower. The rate left a race, or is new in it.
+    """Return whether a rate with fewer seeds has a lower mean loss over its seeds, shape (sizes,).
 
     Args:
         index: Chosen rate of each batch size; -1 without one.
@@ -81,11 +77,8 @@ def index_for_all_data(losses: Any, costs: Any, margin: float) -> tuple[np.ndarr
     3. The lowest mean loss decides.
 
     The rate is on an edge if it is the first or the last, and no inner rate is equally good. If
-    nothing can be chosen, the index is the one of `index_for_other_data`.
-
-    Args:
-        costs: Cost to the target; NaN without a target.
-        margin: Negligible share of the cost.
+    nothing can be chosen, the index is the one of `index_for_other_data`. Costs are NaN without a
+    target; `margin` is their negligible share.
     """
     losses, costs = np.asarray(losses, float), np.asarray(costs, float)
     lowest, index = index_of_lowest_loss(losses), index_for_other_data(losses)
@@ -122,8 +115,7 @@ def _is_above(differences: np.ndarray, margin: float = 0.0) -> bool:
 def leave_one_out(values: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return each seed's value at the rate that the other seeds choose, an unbiased choice.
 
-    The rates with the fewest failed seeds compete. A single rate leaves no choice. The only seed of
-    a batch size chooses its own rate, which is biased.
+    The rates with the fewest failed seeds compete. The only seed of a size chooses its own rate.
 
     Returns:
         The values, shape (sizes, seeds), and the indices of their rates. The index is -1 without a
@@ -148,8 +140,6 @@ def leave_one_out(values: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def rates_differ(rates: Any) -> np.ndarray:
     """Return whether the seeds of each size are read at different rates, shape (sizes,).
-
-    Such seeds are not independent (see `intervals.correction`).
 
     Args:
         rates: Rates of the seeds, or indices of rates, shape (sizes, seeds). Seeds without a rate

@@ -155,8 +155,8 @@ def _first_absent_cell(frame: pandas.DataFrame, test: Test) -> dict[str, Any]:
 def _reason_values_unusable(rows: pandas.DataFrame, test: Test) -> Reason:
     """Return the reason why a test may not use the values of its rows; `Reason.NONE` if it may.
 
-    A training that failed leaves its seed out. But the end before a budget, or a value without a
-    logarithm, depends on the measured value: the remaining seeds would be a biased choice.
+    The end before a budget, or a value without a logarithm, depends on the measured value: the
+    remaining seeds would be a biased choice.
     """
     if test.column not in rows:
         return Reason.NONE
@@ -172,9 +172,8 @@ def _single_values(cells: Cells) -> dict[str, Any]:
 
 
 def _json(cells: Any) -> str:
-    return (
-        json.dumps(cells, ensure_ascii=False, default=lambda value: value.item()) if cells else ""
-    )
+    text = json.dumps(cells, ensure_ascii=False, default=lambda value: value.item())
+    return text if cells else ""
 
 
 def _selected(frame: pandas.DataFrame, cells: Cells) -> pandas.DataFrame:
@@ -244,18 +243,12 @@ def _statement(rows: pandas.DataFrame, test: Test, analyses: Sequence[int]) -> S
 
 @dataclass(frozen=True)
 class _TestSeries:
-    """The numbers of one series that a test compares.
-
-    Attributes:
-        cells: Factor -> value that distinguishes the series, or the pair of values of two sides.
-        doublings: Whether positions are binary logarithms.
-        values: For each compared side, a table of replicates x values of `test.over`.
-    """
+    """The numbers of one series that a test compares."""
 
     test: Test
-    cells: dict[str, Any]
-    doublings: bool
-    values: list[pandas.DataFrame]
+    cells: dict[str, Any]  # factor -> value of the series, or the pair of values of two sides
+    doublings: bool  # whether positions are binary logarithms
+    values: list[pandas.DataFrame]  # for each side, a table of replicates x values of `test.over`
 
     def contrast(self, numbers: pandas.Series | np.ndarray, value: Any = None) -> Contrast:
         """Return a contrast about a value of `test.over`; bounds of a ratio are logarithms."""

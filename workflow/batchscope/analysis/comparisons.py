@@ -16,7 +16,7 @@ import pandas
 
 from batchscope.analysis import chosen_rates, intervals, run_series, verdicts
 from batchscope.analysis.budget_comparisons import BudgetComparison
-from batchscope.analysis.contrasts import ROUNDING, Contrast
+from batchscope.analysis.contrasts import Contrast
 from batchscope.analysis.verdicts import ComparisonWithBest, Row
 from batchscope.study.decision_columns import COMPARISONS
 from batchscope.study.outcomes import MIN_SEEDS_FOR_INTERVAL, Reason, Verdict
@@ -36,13 +36,9 @@ def higher_is_better(rows: pandas.DataFrame) -> pandas.Series:
 
 
 def best_batch_size(rows: pandas.DataFrame) -> int | None:
-    """Return the batch size with the best paired difference to the best of the others.
+    """Return the batch size with the best paired difference, in rows of one comparison.
 
-    Means are not ranked, because sizes with extra seeds or timing jobs average over values that the
-    others lack. If only one batch size has a value, it is the best.
-
-    Args:
-        rows: Rows of comparisons.csv of one series, budget and outcome.
+    Means are ranked only if there is no difference, since they may be over other seeds.
     """
     values = rows.set_index("batch_size")[["estimate", "mean"]].astype(float)
     for column in ("estimate", "mean"):
@@ -110,7 +106,6 @@ def reasons_not_compared(comparison: BudgetComparison) -> list[Reason]:
 
 def _statements(comparison: BudgetComparison, sizes: list[int]) -> dict[int, ComparisonWithBest]:
     """Return size index -> statement, for every size of `sizes` that shares a seed with another."""
-    margin = math.log1p(comparison.margin) if comparison.is_cost else comparison.margin
     analyses = (*comparison.earlier, comparison)
     shares = [analysis.share for analysis in analyses]
     reasons_unbounded = [
@@ -118,25 +113,9 @@ def _statements(comparison: BudgetComparison, sizes: list[int]) -> dict[int, Com
     ]
     statements = {}
     for size_index in sizes if len(sizes) > 1 else ():
+        others = [other_index for other_index in sizes if other_index != size_index]
         at_analyses = [
-            ComparisonWithBest.all_hold(
-                (
-                    Contrast(
-                        _differences(analysis, size_index, other_index, margin),
-                        low=-margin,
-                        tuned=bool(analysis.chosen.tuned[[size_index, other_index]].any()),
-                        unbounded_low=reasons_unbounded[other_index],
-                        unbounded_high=reasons_unbounded[size_index],
-                        cells={"against": comparison.batch_sizes[other_index]},
-                    )
-                    for other_index in sizes
-                    if other_index != size_index
-                ),
-                ratio=comparison.is_cost,
-                pairs=math.comb(len(sizes), 2),
-                negative=comparison.is_cost or not comparison.higher_is_better,
-            )
-            for analysis in analyses
+            _statement(analysis, size_index, others, reasons_unbounded) for analysis in analyses
         ]
         statement = verdicts.over_analyses(at_analyses, shares)
         if any(contrast.n for contrast in statement.contrasts):
@@ -144,16 +123,38 @@ def _statements(comparison: BudgetComparison, sizes: list[int]) -> dict[int, Com
     return statements
 
 
-def _differences(comparison: BudgetComparison, size: int, other: int, margin: float) -> np.ndarray:
-    """Return by how much one batch size is better than another, by seed; sizes are indices."""
-    values = comparison.values[[size, other]]
-    if comparison.is_cost:
-        with np.errstate(divide="ignore", invalid="ignore"):
+def _statement(
+    comparison: BudgetComparison, size_index: int, others: list[int], reasons: list[Reason]
+) -> ComparisonWithBest:
+    """Return the statement that a size is within the margin of the best of the others.
+
+    `reasons` says of each size why it may be better than measured.
+    """
+    margin = math.log1p(comparison.margin) if comparison.is_cost else comparison.margin
+    contrasts = (
+        Contrast(
+            _differences(comparison, size_index, other_index),
+            low=-margin,
+            tuned=bool(comparison.chosen.tuned[[size_index, other_index]].any()),
+            unbounded_low=reasons[other_index],
+            unbounded_high=reasons[size_index],
+            cells={"against": comparison.batch_sizes[other_index]},
+        )
+        for other_index in others
+    )
+    lower_is_better = comparison.is_cost or not comparison.higher_is_better
+    pairs = math.comb(len(others) + 1, 2)
+    return ComparisonWithBest.all_hold(
+        contrasts, ratio=comparison.is_cost, pairs=pairs, negative=lower_is_better
+    )
+
+
+def _differences(comparison: BudgetComparison, size_index: int, other_index: int) -> np.ndarray:
+    """Return by how much one batch size is better than another, by seed."""
+    values = comparison.values[[size_index, other_index]]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if comparison.is_cost:
             values = -np.log(values)
-    elif not comparison.higher_is_better:
-        values = -values
-    with np.errstate(invalid="ignore"):
-        differences = values[0] - values[1]
-    # A difference that equals the margin up to rounding is set to it.
-    close = np.abs(differences + margin) <= ROUNDING * (np.abs(values).sum(axis=0) + margin)
-    return np.where(close, -margin, differences)
+        elif not comparison.higher_is_better:
+            values = -values
+        return values[0] - values[1]

@@ -23,27 +23,17 @@ ROUNDING = 1e-12  # relative difference below which two numbers are equal
 
 @dataclass(frozen=True, eq=False)
 class Contrast:
-    """One number per replicate, and the statement that their mean is between two bounds.
+    """One number per replicate, and the statement that their mean is between two bounds."""
 
-    Attributes:
-        numbers: Shape (replicates,). Numbers that are not finite are left out.
-        tuned: Whether replicates are read at different learning rates (`intervals.correction`).
-        unbounded_low: Reason why the interval has no lower end: the true mean may be lower.
-        unbounded_high: Reason why the interval has no upper end.
-        cells: Factor or column -> value in the compared cells.
-        share: Share of the level that this analysis may spend.
-        earlier: The contrast at each earlier interim analysis.
-    """
-
-    numbers: Any
+    numbers: Any  # shape (replicates,); numbers that are not finite are left out
     low: float = -math.inf  # `low` and `high` are the stated bounds of the mean
     high: float = math.inf
-    tuned: bool = False
-    unbounded_low: Reason = Reason.NONE
-    unbounded_high: Reason = Reason.NONE
-    cells: Mapping[str, Any] = field(default_factory=dict)
-    share: float = 1.0
-    earlier: tuple[Contrast, ...] = ()
+    tuned: bool = False  # whether replicates are read at different rates (`intervals.correction`)
+    unbounded_low: Reason = Reason.NONE  # reason why the true mean may be lower than the interval
+    unbounded_high: Reason = Reason.NONE  # reason why it may be higher
+    cells: Mapping[str, Any] = field(default_factory=dict)  # factor or column -> value
+    share: float = 1.0  # share of the level that this analysis may spend
+    earlier: tuple[Contrast, ...] = ()  # the contrast at each earlier interim analysis
 
     @functools.cached_property
     def values(self) -> np.ndarray:

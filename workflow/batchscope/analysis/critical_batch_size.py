@@ -32,32 +32,19 @@ PERFECT_BELOW, MAXIMAL_ABOVE = 1 / 9, 9.0
 
 
 class CriticalBatchSize(NamedTuple):
-    """The fit of one series and target.
+    """The fit of one series and target."""
 
-    Attributes:
-        points: Number of batch sizes.
-        updates_min: S_min; NaN if B_crit is unbounded above.
-        examples_min: E_min; NaN if B_crit is unbounded below.
-        critical_batch_size: B_crit; NaN if the updates fall as 1 / B at every size (unbounded
-            above), or do not fall (unbounded below).
-        low: Lower end of its 95 % interval; NaN if it is unbounded ("at most").
-        high: Upper end; NaN if it is unbounded ("at least").
-        by_seed: Whether an end of the interval is the one over seeds.
-        residual: Root mean square residual of log S, about the relative error.
-        lack_of_fit: p-value of the departures from the curve; NaN without a test.
-        stray: The sizes that depart from the curve, if the departures are significant.
-    """
-
-    points: int
-    updates_min: float
-    examples_min: float
+    points: int  # number of batch sizes
+    updates_min: float  # S_min; NaN if B_crit is unbounded above
+    examples_min: float  # E_min; NaN if B_crit is unbounded below
+    # B_crit; NaN if the updates fall as 1 / B at every size (unbounded above), or do not fall.
     critical_batch_size: float
-    low: float
-    high: float
-    by_seed: bool
-    residual: float
-    lack_of_fit: float
-    stray: tuple[int, ...]
+    low: float  # lower end of its 95 % interval; NaN if it is unbounded ("at most")
+    high: float  # upper end; NaN if it is unbounded ("at least")
+    by_seed: bool  # whether an end of the interval is the one over seeds
+    residual: float  # root mean square residual of log S, about the relative error
+    lack_of_fit: float  # p-value of the departures from the curve; NaN without a test
+    stray: tuple[int, ...]  # the sizes that depart from the curve, if this is significant
 
     @property
     def flagged(self) -> bool:
@@ -200,9 +187,8 @@ def _lack_of_fit(
 ) -> tuple[float, np.ndarray]:
     """Return the p-value of the departures from the curve, and the standard errors of the means.
 
-    With replicates it is the pure-error F test: the departures of the means against the scatter of
-    replicates about them and, if every seed has every size, about the seeds' levels (Draper and
-    Smith, "Applied regression analysis", 1998, section 2.1).
+    With replicates it is the pure-error F test (Draper and Smith, "Applied regression analysis",
+    1998, section 2.1). The levels of the seeds are removed if every seed has every size.
     """
     if np.abs(residuals).max() < _EQUAL:
         return 1.0, np.full(len(sizes), NAN)
@@ -234,10 +220,7 @@ def _without_replicates(
 
 
 def _bent(sizes: np.ndarray, logs: np.ndarray, best: float) -> float:
-    """Return RSS of a curve with a sharper or softer bend than the hyperbola.
-
-    Both of its ends are the same: log S = log S_min + log(1 + (B_crit / B)^c) / c.
-    """
+    """Return RSS of log S = log S_min + log(1 + (B_crit / B)^c) / c, a curve with another bend."""
 
     def residuals(constants: np.ndarray) -> np.ndarray:
         log_critical, log_curvature = constants

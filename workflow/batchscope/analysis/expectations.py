@@ -1,8 +1,8 @@
 """A series of the advice in, rows of advice.csv out: expected results, and other learning rates.
 
-`expectation_rows` has the results at each batch size and its rate. They are read at one place: at
-the lowest validation loss if the outcome was evaluated there, or else at the end of the trainings.
-`rate_rows` compares the other rates of the recommended size. A new result is one of the `columns`.
+`expectation_rows` has the results at each batch size and its rate, at the lowest validation loss if
+the outcome was evaluated there, or else at the end of the trainings. A new result is one of its
+`columns`. `rate_rows` compares the other rates of the recommended size.
 """
 
 from __future__ import annotations
@@ -47,10 +47,9 @@ def _evaluations(series: AdviceSeries) -> pandas.DataFrame:
 
 
 def outcome_values(series: AdviceSeries, outcome: str) -> tuple[pandas.DataFrame, str]:
-    """Return one row per finished run, and the place where it is read: convergence or end.
+    """Return each finished run with its `value` of an outcome, and where it is read.
 
-    A row has the `value` of the outcome there, and the `epochs`, `updates` and `seconds` that the
-    run had used.
+    The place is convergence or the end. `epochs`, `updates` and `seconds` are those used there.
     """
     runs, rows = run_series.finished_runs(_runs(series, outcome)), _evaluations(series)
     compared = series.limits.loc[series.limits["outcome"] == outcome, "budget"]
@@ -101,10 +100,7 @@ def expectation_rows(series: AdviceSeries) -> Iterator[Row]:
 
 
 def _summary(name: str, values: pandas.Series) -> Row:
-    """Return a mean with its interval; counts and fewer than 3 values have their range instead.
-
-    Intervals of times and of memory are computed for the logarithm, so that no end is below 0.
-    """
+    """Return a mean with its interval; counts and fewer than 3 values have their range instead."""
     mean, *ends, n = intervals.t_interval(values, logarithmic=name in _POSITIVE)
     ends = clipped_to_range(name, ends)
     if name in COUNTED or n < MIN_SEEDS_FOR_INTERVAL:
@@ -113,10 +109,7 @@ def _summary(name: str, values: pandas.Series) -> Row:
 
 
 def needed_patience(losses: Any, epochs: Any) -> float:
-    """Return the fewest epochs of patience that let a training reach its lowest loss.
-
-    That is the longest time between two improvements, in whole epochs.
-    """
+    """Return the longest time between two improvements of the loss, in whole epochs."""
     improved = np.diff(np.minimum.accumulate(losses), prepend=math.inf) < 0
     longest = np.diff(np.asarray(epochs)[improved]).max(initial=1)
     return float(math.ceil(longest - 1e-9))
@@ -125,8 +118,7 @@ def needed_patience(losses: Any, epochs: Any) -> float:
 def rate_rows(series: AdviceSeries) -> Iterator[Row]:
     """Yield one row per rate that was tried at the recommended size, against the recommended rate.
 
-    The verdict is "within" if the outcomes and the updates to the target are shown to be within the
-    margins. A rate with a failed run is not testable.
+    It has the worst verdict on the outcomes and on the updates to the target.
     """
     size, chosen = series.recommended, series.rate(series.recommended)
     runs = _runs(series)

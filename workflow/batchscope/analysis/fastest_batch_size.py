@@ -45,11 +45,7 @@ def fastest(
     per_image: float,
     log_error: float = math.nan,
 ) -> FastestBatchSize:
-    """Return B* for positive constants, and the range that takes at most 10 % longer.
-
-    Args:
-        log_error: Half-width of the 95 % interval of log B*.
-    """
+    """Return B* for positive constants; `log_error` is half the 95 % interval of log B*."""
     best = math.sqrt(examples_min / updates_min * fixed / per_image)
     seconds = (math.sqrt(updates_min * fixed) + math.sqrt(examples_min * per_image)) ** 2
     # T(B) <= (1 + x) T(B*) is r + 1/r <= q with r = B / B*.
@@ -57,17 +53,15 @@ def fastest(
     q /= math.sqrt(updates_min * examples_min * fixed * per_image)
     r = (q + math.sqrt(q * q - 4)) / 2
     factor = math.exp(log_error)
-    return FastestBatchSize(
-        Interval(best, best / factor, best * factor), seconds, best / r, best * r
-    )
+    interval = Interval(best, best / factor, best * factor)
+    return FastestBatchSize(interval, seconds, best / r, best * r)
 
 
 def log_error(critical: CriticalBatchSize, half_batch: Interval) -> float:
     """Return the half-width of the 95 % interval of log B*; NaN if an interval is open.
 
     Var log B* = (Var log B_crit + Var log B_half) / 4 for independent sources. The half-widths of
-    their intervals, each with its own Student's t, are joined likewise (Howe 1974, Journal of the
-    American Statistical Association 69, 789).
+    their intervals are joined likewise (Howe 1974, J. Am. Stat. Assoc. 69, 789).
     """
     ends = np.array([(critical.low, critical.high), half_batch[1:3]], float)
     if not (np.isfinite(ends) & (ends > 0)).all():
@@ -77,8 +71,6 @@ def log_error(critical: CriticalBatchSize, half_batch: Interval) -> float:
 
 def is_usable(costs: np.ndarray) -> np.ndarray:
     """Return whether every seed of each size reached the target, at a cost above 0.
-
-    A target that is reached before the first update costs 0, which has no logarithm.
 
     Args:
         costs: Cost to the target, shape (sizes, seeds): infinite if a training never reached it,
@@ -90,10 +82,7 @@ def is_usable(costs: np.ndarray) -> np.ndarray:
 
 
 def measured_fastest(batch_sizes: Sequence[int], costs: Any) -> int | None:
-    """Return the usable size with the lowest geometric mean of a cost over the common seeds.
-
-    It is None without a usable size, or without a common seed.
-    """
+    """Return the usable size, if any, with the lowest geometric mean cost over common seeds."""
     table = np.asarray(costs, float)
     sizes = np.flatnonzero(is_usable(table))
     common = table[sizes][:, ~np.isnan(table[sizes]).any(axis=0)]

@@ -31,13 +31,10 @@ def columns(name: str, interval: Sequence[float]) -> dict[str, float]:
 def correction(pairs: Any, differ: Any) -> Any:
     """Return the factor on the variance of a mean over seeds that are read at different rates.
 
-    Each seed is read at the learning rate that the others choose (leave-one-out). If they choose
-    different rates, the seeds are correlated: a seed that is good at a rate sends the others there.
-    Among equally good rates, two seeds share about c / sqrt(n) of their variance. This is the
-    chance that a third seed decides between the two best rates, times the effect of that decision.
+    Each seed is read at the learning rate that the others choose. If these rates differ, the seeds
+    are correlated. Among equally good rates, two seeds share about c / sqrt(n) of their variance.
     To first order c is 1/(pi sqrt(2)) = 0.23 for two rates, 0.34 for three and 0.54 for seven. The
-    last is used, rounded up. Simulated 95 % intervals contain the truth in 94 to 98 % of studies
-    with 2 to 7 rates and 6 to 20 seeds; uncorrected ones in 81 to 87 % (benchmarks/coverage.py).
+    last is used, rounded up. benchmarks/coverage.py simulates the coverage (docs/limits.md).
     """
     return np.where(differ, 1 + TUNED_COEFFICIENT * np.sqrt(pairs), 1.0)
 
@@ -52,10 +49,7 @@ def t_interval(
 
 
 def t_intervals(
-    values: np.ndarray,
-    confidence: float = 0.95,
-    logarithmic: bool = False,
-    differ: Any = False,
+    values: np.ndarray, confidence: float = 0.95, logarithmic: bool = False, differ: Any = False
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return mean, low, high and n of each row by Student's t; NaN ends for fewer than two values.
 
@@ -117,8 +111,7 @@ def means(rows: Any, tuned: Any, geometric: bool) -> list[Interval]:
 def binomial(rows: pandas.DataFrame, column: str, by: Sequence[str]) -> pandas.DataFrame:
     """Return the mean p of an accuracy and 1.96 sqrt(p (1 - p) / n), for each value of `by`.
 
-    The second is the half-width of a 95 % interval for n counted examples. Intervals over seeds do
-    not include this error.
+    The second is the half-width of a 95 % interval for the n counted examples.
     """
     examples = column.replace("_accuracy", "_examples")
     averages = rows.groupby([*by], dropna=False)[[column, examples]].mean()

@@ -2,8 +2,7 @@
 
 Branches of a training use multiples of its batch size (the column `factor`). For each multiple k
 the tested statement is: the loss of k exceeds the loss of no smaller multiple by more than the
-tolerance. It has one contrast per smaller multiple, paired by seed. The local critical batch size
-of a seed is read off its own losses (`measures.branches`).
+tolerance. It has one contrast per smaller multiple, paired by seed.
 """
 
 from __future__ import annotations
@@ -86,8 +85,9 @@ def _statement_of_multiple(
 def _interval_over_seeds(points: pandas.DataFrame, sizes: np.ndarray) -> dict[str, float]:
     """Return the geometric mean over seeds with its interval.
 
-    A seed's value is the largest tried size that passes. The true one is below the next tried size,
-    so the upper end is raised by that step. An end at the edge of the sizes is unbounded (NaN).
+    A seed's value (`measures.branches`) is the largest tried size that passes. The true one is
+    below the next size, so the upper end is raised by that step. An end at the edge of the sizes is
+    unbounded (NaN).
     """
     by_seed = points["local_critical_batch_size"].to_numpy(float)
     mean, low, high = map(verdicts.exponential, intervals.t_interval(np.log(by_seed))[:3])

@@ -1,7 +1,7 @@
 """Gradient norms and variances by seed in, the gradient noise scale with its interval out.
 
-It is a ratio of means with Fieller's interval. Seeds with a denominator near zero would dominate a
-mean of ratios. The interval is unbounded above if the denominator may be zero.
+It is a ratio of means with Fieller's interval, which is unbounded above if the denominator may be
+zero.
 """
 
 from __future__ import annotations
@@ -13,15 +13,11 @@ import numpy as np
 import pandas
 from scipy import special
 
-from batchscope.analysis import chosen_rates, intervals, run_series
+from batchscope.analysis import run_series
 
 NAN = math.nan
 AT_START, AT_EPOCH, AT_END = "start", "epoch", "end"  # the column `place`
 COLUMN_SUFFIXES = {AT_START: "_start", AT_END: ""}  # place -> suffix of columns of runs.csv
-# Place -> columns of a noise scale with its interval, for comparison with a critical batch size.
-INTERVAL_COLUMNS = {
-    place: [f"noise_scale_{place}{end}" for end in intervals.SUFFIXES] for place in COLUMN_SUFFIXES
-}
 
 
 class Ratio(NamedTuple):
@@ -59,17 +55,16 @@ class Point(NamedTuple):
         return self.ratio.ratio - error, self.ratio.ratio + error
 
 
-def fieller(numerators: Any, denominators: Any, confidence: float = 0.95) -> Ratio:
-    """Return the ratio of the means of pairs, with Fieller's interval.
+def fieller(numerators: Any, denominators: Any) -> Ratio:
+    """Return the ratio of the means of pairs, with Fieller's 95 % interval.
 
     The interval contains every ratio R for which a t-test does not reject mean(s) - R mean(g) = 0.
     With the variances and the covariance of both means, these are between the roots of::
 
         (g^2 - t^2 vg) R^2 - 2 (s g - t^2 vsg) R + (s^2 - t^2 vs) = 0
 
-    If the first coefficient is not above zero, g cannot be distinguished from zero. The interval is
-    then unbounded above, from the positive root on, since the true means are not negative (single
-    values may be). Pairs with a number that is not finite are left out.
+    If the first coefficient is not above zero, the interval is unbounded above, from the positive
+    root on. Pairs with a number that is not finite are left out.
     Source: E. C. Fieller 1954, J. R. Stat. Soc. B 16(2).
     """
     pairs = np.stack([np.asarray(numerators, float), np.asarray(denominators, float)])
@@ -82,7 +77,7 @@ def fieller(numerators: Any, denominators: Any, confidence: float = 0.95) -> Rat
     if n == 1:
         return Ratio(ratio, NAN, NAN, 1)
     (vs, vsg), (_, vg) = np.cov(pairs) / n
-    t2 = special.stdtrit(n - 1, 0.5 + confidence / 2) ** 2
+    t2 = special.stdtrit(n - 1, 0.975) ** 2
     square, half, constant = g**2 - t2 * vg, s * g - t2 * vsg, s**2 - t2 * vs
     if square > 0:
         # The discriminant is negative by rounding only if g can be distinguished from zero.
@@ -112,32 +107,3 @@ def noise_scale_points(rows: pandas.DataFrame, size: int) -> list[Point]:
         Point(group["place"].iloc[0], float(group["epoch"].mean()), from_runs(group), group)
         for _, group in chosen.groupby(place, sort=False)
     ]
-
-
-def with_noise_scale(rows: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
-    """Return rows of to_target.csv with columns for the noise scale of the same trainings.
-
-    It is measured in the finished runs at the fitted batch size nearest to the critical one, at its
-    learning rate. An unbounded end is infinite.
-
-    Args:
-        rows: Rows of one series and target.
-    """
-    values = dict.fromkeys(["noise_batch_size", *sum(INTERVAL_COLUMNS.values(), [])], NAN)
-    if not rows["points"].iloc[0] or "gradient_variance" not in runs:
-        return rows.assign(**values)
-    fitted = rows[rows.groupby("batch_size")["reached"].transform("min") == 1]
-    centre = float(rows["critical_batch_size"].iloc[0])
-    centre = fitted["batch_size"].median() if math.isnan(centre) else centre
-    row = fitted.loc[np.log(fitted["batch_size"].astype(float) / centre).abs().idxmin()]
-    if pandas.notna(row["on_edge"]):
-        row[chosen_rates.RATE] = row["chosen_learning_rate"]
-    names = ["batch_size", *filter(row.index.__contains__, run_series.varying_factors(runs))]
-    same_runs = run_series.rows_with_factors(run_series.finished_runs(runs), row[names].dropna())
-    for place, suffix in COLUMN_SUFFIXES.items():
-        ratio = from_runs(same_runs, suffix)
-        if ratio.is_resolved:
-            numbers = (NAN if ratio.is_lower_bound else ratio.ratio, ratio.low, ratio.high)
-            values |= dict(zip(INTERVAL_COLUMNS[place], numbers, strict=True))
-            values["noise_batch_size"] = int(row["batch_size"])
-    return rows.assign(**values)

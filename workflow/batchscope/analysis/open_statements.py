@@ -1,10 +1,9 @@
 """Tables of an experiment in, rows of an interim analysis out: the runs that get more seeds.
 
 Every testable statement has a row: claims of documents, and comparisons behind the advice on batch
-sizes. It is open if `runs` is not empty. A decided statement gets no seeds. Neither does one that
-more seeds cannot decide: an end of its interval is unbounded, or its replicates are not seeds.
-Trends that no claim states have no row. The learning rates of a batch size that are in the race get
-the same number of seeds. A new kind of statement is a function that yields `_statement_row`.
+sizes. It is open if `runs` is not empty. A statement gets no seeds if it is decided, or if more
+seeds cannot decide it: an end of its interval is unbounded, or its replicates are not seeds. A new
+kind of statement is a function that yields `_statement_row`.
 """
 
 from __future__ import annotations
@@ -36,13 +35,7 @@ def claim_rows(
     runs: pandas.DataFrame,
     analyses: Sequence[int],
 ) -> Iterator[Row]:
-    """Yield one row per testable claim of an experiment.
-
-    Args:
-        claims: Rows of claims.csv.
-        runs: Rows of the experiment's runs.csv.
-        analyses: Numbers of seeds at the interim analyses.
-    """
+    """Yield one row per testable claim of an experiment; `claims` has rows of claims.csv."""
     judged, runs = claims.set_index("id"), run_series.of_this_machine(runs)
     factors = {*run_series.factor_columns(runs), "batch_size"} - {RATE}
     for claim in stated_claims:
@@ -63,10 +56,6 @@ def race_rows(race: pandas.DataFrame, analyses: Sequence[int]) -> Iterator[Row]:
     """Yield one row per batch size and number of seeds, for rates in the race that are behind.
 
     Such a rate has fewer seeds than another rate of its batch size, or than a verdict needs.
-
-    Args:
-        race: Rows of race.csv.
-        analyses: Numbers of seeds at the analyses of the race.
     """
     factors = [*run_series.varying_factors(race.drop(columns=RATE)), "batch_size"]
     for key, rates in race.groupby(factors, dropna=False):

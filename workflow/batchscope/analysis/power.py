@@ -1,10 +1,8 @@
 """An effect size in, the number of seeds that shows it out: power of one-sided paired t-tests.
 
 Effects and margins are in units of the standard deviation s of the paired differences.
-
-Sources: J. Cohen, "Statistical power analysis for the behavioral sciences" (1988), chapter 2, of
-the test of a difference; K. F. Phillips, "Power of the two one-sided tests procedure in
-bioequivalence", J. Pharmacokinet. Biopharm. 18 (1990), of equivalence.
+Sources: Cohen, "Statistical power analysis for the behavioral sciences" (1988), chapter 2 (a
+difference); Phillips, J. Pharmacokinet. Biopharm. 18 (1990), 137 (equivalence).
 """
 
 from __future__ import annotations
@@ -26,11 +24,7 @@ _quadrature = functools.cache(lambda: np.polynomial.legendre.leggauss(60))
 
 
 def difference_power(seeds: int, effect: float, level: float) -> float:
-    """Return the power to show that a mean difference is above 0.
-
-    It is 1 - F_nct(t_.95,n-1; sqrt(n) effect) for the one-sided paired t-test of n seeds, at least
-    two.
-    """
+    """Return the power 1 - F_nct(t_.95,n-1; sqrt(n) effect) to show a mean difference above 0."""
     if math.isinf(effect):
         return float(effect > 0)
     critical = special.stdtrit(seeds - 1, 1 - level)
@@ -40,8 +34,8 @@ def difference_power(seeds: int, effect: float, level: float) -> float:
 def equivalence_power(seeds: int, margin: float, level: float) -> float:
     """Return the power to show that a difference is within a margin if it is 0.
 
-    Both one-sided tests must be significant: the mean is within margin - t s / sqrt(n) of 0. At a
-    fixed s this is a normal probability, which is averaged over the distribution of s.
+    The mean must be within margin - t s / sqrt(n) of 0. At a fixed s this is a normal probability,
+    which is averaged over the distribution of s.
     """
     freedom = seeds - 1
     critical = special.stdtrit(freedom, 1 - level)
@@ -62,10 +56,8 @@ def fewest_seeds(
 
     Args:
         power: `difference_power` or `equivalence_power`.
-        size: Effect size of the former, or margin of the latter, in standard deviations.
+        size: Effect size of the former, or margin of the latter, in standard deviations; above 0.
     """
-    if not size > 0:
-        raise ValueError(f"size: received {size}; a number above 0 is expected.")
     seeds = 2 + bisect.bisect_left(
         range(2, MAX_SEEDS), MIN_POWER, key=lambda seeds: power(seeds, size, level)
     )

@@ -1,18 +1,13 @@
 """Runs and their evaluations in, race.csv out: which learning rates get no more seeds.
 
 The rates of a batch size race over seeds as blocks (F-Race: Birattari et al. 2002, GECCO, 11;
-irace: López-Ibáñez et al. 2016, Operations Research Perspectives 3, 43). An interim
-analysis removes a rate if every criterion shows that another rate in the race is better. The
-recommendation gives one criterion: the cost to the target, or else the lowest validation loss. Each
-budget that the experiment states gives another one: the validation loss there. At other budgets a
-comparison that needs a rate that left has no verdict (`Reason.RATE_LEFT`).
-
-Differences are paired by seed and tested by a one-sided t-test. They are differences of logarithms
-if all values are positive. A rate with a failed run leaves if all runs of another rate succeed,
-since it would never be chosen (see `chosen_rates`). All criteria must agree (intersection-union
-test, Berger 1982), so they need no adjustment. The other rates without a failed run share the level
-(Bonferroni). Each analysis spends half of the remaining level. So the best rate of a batch size
-leaves by a test in at most 5 % of all studies. A new criterion belongs in `_criteria`.
+irace: López-Ibáñez et al. 2016, Operations Research Perspectives 3, 43). docs/measures.md ("Races")
+has the test and its levels. An interim analysis removes a rate if every criterion shows that
+another rate in the race is better. The recommendation gives one criterion: the cost to the target,
+or else the lowest validation loss. Each budget that the experiment states gives another one: the
+validation loss there. A new criterion belongs in `_criteria`. All criteria must agree
+(intersection-union test, Berger 1982), so they need no adjustment. A rate with a failed run leaves
+if all runs of another rate succeed, since it would never be chosen (see `chosen_rates`).
 """
 
 from __future__ import annotations
@@ -23,10 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas
-from scipy import special
 
 from batchscope.analysis import budget_comparisons, run_series, trainings
 from batchscope.analysis.budget_comparisons import LOSS, Budget
+from batchscope.analysis.contrasts import Contrast
 from batchscope.analysis.targets import Target
 from batchscope.analysis.trainings import RATE, Trainings
 from batchscope.study import tasks
@@ -40,41 +35,25 @@ Row = dict[str, Any]
 
 
 class Criterion(NamedTuple):
-    """Numbers that compare learning rates at one budget; lower is better.
+    """Numbers that compare learning rates at one budget; lower is better."""
 
-    Attributes:
-        budget: One of `budget_kinds`.
-        outcome: Column of the numbers.
-        values: Shape (sizes, rates, seeds); NaN without a run, infinite if it failed.
-        losses: The lowest losses of the same shape, if the numbers are costs. A rate with a lower
-            mean loss than another one may be chosen although it costs more.
-    """
-
-    budget: str
-    outcome: str
-    values: np.ndarray
+    budget: str  # one of `budget_kinds`
+    outcome: str  # column of the numbers
+    values: np.ndarray  # shape (sizes, rates, seeds); NaN without a run, infinite if it failed
+    # The lowest losses, if the numbers are costs: a rate with a lower mean loss may be chosen
+    # although it costs more.
     losses: np.ndarray | None = None
 
 
 class Difference(NamedTuple):
-    """The difference between a rate and a better one of its batch size.
-
-    Attributes:
-        criterion: The criterion with the largest p-value.
-        seeds: Number of seeds of the analysis.
-        level: Level of the test.
-        against: Index of the better rate.
-        p: One-sided p-value of "the rate is worse".
-        estimate: Mean ratio, or mean difference if a value is not positive; NaN if a run failed.
-        low: Lower end of its interval, at the level of the test.
-        high: Upper end.
-    """
+    """The difference between a rate and a better one of its batch size."""
 
     criterion: Criterion
-    seeds: int
-    level: float
-    against: int
-    p: float
+    seeds: int  # number of seeds of the analysis
+    level: float  # level of the test and of the interval
+    against: int  # index of the better rate
+    p: float  # one-sided p-value of "the rate is worse"
+    # Mean ratio, or mean difference if a value is not positive; NaN if a run failed.
     estimate: float = math.nan
     low: float = math.nan
     high: float = math.nan
@@ -119,9 +98,9 @@ def _weakest_difference(
     seeds: int,
     level: float,
 ) -> Difference | None:
-    """Return the difference of the criterion with the largest p-value; None without other rates.
+    """Return the weakest criterion's difference from the rate that is better most clearly.
 
-    For each criterion it is the difference from the rate that is better most clearly.
+    It is None without other rates.
     """
     other_rates = [other for other in rates if other != rate]
     by_criterion = []
@@ -152,13 +131,10 @@ def _difference(
         if losses.mean() < other_losses.mean():
             return result
     is_ratio = bool((values > 0).all() and (other_values > 0).all())
-    differences = np.log(values / other_values) if is_ratio else values - other_values
-    mean, error = differences.mean(), differences.std(ddof=1) / math.sqrt(seeds)
-    width = special.stdtrit(seeds - 1, 1 - level) * error
-    ends = np.array([mean, mean - width, mean + width])
+    contrast = Contrast(np.log(values / other_values) if is_ratio else values - other_values, low=0)
+    ends = np.array([contrast.mean, *contrast.interval(level, level)])
     estimate, low, high = (np.exp(ends) if is_ratio else ends).tolist()
-    p = special.stdtr(seeds - 1, -mean / error) if error else float(not mean > 0)
-    return result._replace(p=float(p), estimate=estimate, low=low, high=high)
+    return result._replace(p=contrast.p, estimate=estimate, low=low, high=high)
 
 
 def table(
@@ -174,13 +150,9 @@ def table(
     """Return one row per series, batch size and learning rate of a race (see `RACE`).
 
     Args:
-        runs: Rows of runs.csv of an experiment.
-        evaluations: Rows of its trajectories.csv.
-        stated_budgets: Budgets of the experiment.
-        margins: Outcome -> largest negligible deterioration.
         analyses: Numbers of seeds at the interim analyses; empty without a race.
         protected: Names of the runs, with the first seed, of rates that never leave.
-        metrics: User-defined metrics.
+        metrics: User-defined metrics. `budget_comparisons.for_experiment` explains the others.
     """
     rows: list[Row] = []
     runs = run_series.of_this_machine(runs)
@@ -204,13 +176,9 @@ def without_rates_that_left(runs: pandas.DataFrame, race: pandas.DataFrame) -> p
 
 
 def _criteria(
-    series: Trainings, budgets: Sequence[Budget], target: Budget | None
+    series: Trainings, budgets: Sequence[Budget], target: Target | None
 ) -> list[Criterion]:
-    """Return the criteria of a series; none without a validation loss.
-
-    Args:
-        budgets: Stated budgets.
-    """
+    """Return the criteria of a series at the stated budgets; none without a validation loss."""
     if LOSS not in series.evaluations or series.evaluations[LOSS].isna().all():
         return []
     criteria = [
@@ -219,7 +187,7 @@ def _criteria(
     ]
     lowest = budget_comparisons.cube_at_budget(series, Budget(CONVERGENCE), LOSS)
     if target:
-        cost = series.cost_cube(Target(target.column, target.value), UPDATES)
+        cost = series.cost_cube(target, UPDATES)
         return [*criteria, Criterion(TARGET, UPDATES, cost, lowest)]
     return [*criteria, Criterion(CONVERGENCE, LOSS, lowest)]
 
@@ -256,16 +224,13 @@ def _series_rows(
             }
             difference = left.get(rates.index(rate))
             if difference and run not in protected:
+                names = ("estimate", "low", "high", "level", "p")
                 row |= {
                     "status": LEFT,
                     "left_after": difference.seeds,
                     "against": rates[difference.against],
                     "budget": difference.criterion.budget,
                     "outcome": difference.criterion.outcome,
-                    "estimate": difference.estimate,
-                    "low": difference.low,
-                    "high": difference.high,
-                    "level": difference.level,
-                    "p": difference.p,
+                    **{name: getattr(difference, name) for name in names},
                 }
             yield row

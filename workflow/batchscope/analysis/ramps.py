@@ -39,8 +39,6 @@ def table(
 ) -> pandas.DataFrame:
     """Return one row per arm with a rising batch size, and outcome or cost.
 
-    The table is empty without such arms, or if external runs lack a factor.
-
     Args:
         margins: Outcome -> largest negligible deterioration, as the study states them.
         analyses: Numbers of seeds at the interim analyses.

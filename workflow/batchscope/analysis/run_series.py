@@ -19,9 +19,7 @@ from batchscope.study.factor_words import describe
 from batchscope.study.run_factors import Affects
 from batchscope.study.specifications import Column
 
-STOP_FACTORS = run_factors.factors_affecting(
-    Affects.END
-)  # factors that stop a run if they are above 0
+STOP_FACTORS = run_factors.factors_affecting(Affects.END)  # they stop a run if above 0
 _AXES = ("batch_size", "seed")  # factors that vary within a series
 
 
@@ -45,11 +43,7 @@ def table(
 def with_integer_columns(
     frame: pandas.DataFrame, columns: Mapping[str, Column], errors: str = "raise"
 ) -> pandas.DataFrame:
-    """Return a table with integers in the integer columns of `columns`; values may be missing.
-
-    Args:
-        errors: With `ignore`, a column with fractions keeps them.
-    """
+    """Return a table with integers in the integer columns; with `ignore`, fractions stay."""
     integers = [name for name in frame if name in columns and columns[name].kind == "int"]
     return frame.astype(dict.fromkeys(integers, "Int64"), errors=errors)
 
@@ -88,18 +82,12 @@ def log_ratios_to_smallest(
 
 
 def factor_columns(frame: pandas.DataFrame) -> list[str]:
-    """Return the factors of a frame and the machine, without batch size and seed.
+    """Return the factors of a frame, the machine and user-defined columns (`own_...`).
 
-    User-defined columns of an external table follow. Their names begin with `own_`.
+    Batch size and seed are not among them.
     """
     factors = [name for name in factor_words.FACTORS if name not in _AXES and name in frame]
     return [*factors, *filter(external_columns.is_user_defined, frame)]
-
-
-def without_untimed_factors(frame: pandas.DataFrame) -> pandas.DataFrame:
-    """Return a frame without the factors that do not affect the time of a step."""
-    kept = {*run_factors.TIMING_FACTORS, "seed"}
-    return frame[[name for name in frame if name in kept or name not in run_factors.FACTORS]]
 
 
 def varying_factors(frame: pandas.DataFrame, names: Iterable[str] | None = None) -> list[str]:

@@ -13,6 +13,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas
 from scipy import special
 
 from batchscope.analysis import intervals
@@ -31,28 +32,18 @@ _RESOLVABLE_MB = 4.0
 
 
 class StepCost(NamedTuple):
-    """The line t = a + b * B in seconds per step, by least squares of relative errors.
+    """The line t = a + b * B in seconds per step, by least squares of relative errors."""
 
-    Attributes:
-        fixed: a in seconds; it may be negative.
-        per_image: b in seconds.
-        half_batch: a / b, the batch size with half of its time in the fixed cost. It is NaN unless
-            both are positive. Its interval is the delta method's for log(a / b), so that no end is
-            below 0.
-        residual: Relative root mean square residual.
-    """
-
-    fixed: Interval
-    per_image: Interval
+    fixed: Interval  # a in seconds; it may be negative
+    per_image: Interval  # b in seconds
+    # a / b, the batch size with half of its time in the fixed cost; NaN unless both are positive.
+    # The interval is the delta method's for log(a / b), so that no end is below 0.
     half_batch: Interval
-    residual: float
+    residual: float  # relative root mean square residual
 
 
 def is_resolved(cost: StepCost) -> bool:
-    """Return whether the line fits, and its ratio a / b is known up to a factor of e.
-
-    If the factor is larger, the interval of a / b on its own scale contains 0.
-    """
+    """Return whether the line fits, and its ratio a / b is known up to a factor of e."""
     ratio = cost.half_batch
     has_ratio = ratio.mean > 0 and not ratio.high > math.e * ratio.mean
     return has_ratio and cost.residual <= MAX_LINE_RESIDUAL
@@ -67,11 +58,8 @@ def fixed_cost(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> StepCost
 
     Args:
         batch_sizes: At least two different batch sizes, shape (sizes,).
-        blocks: Times, shape (sizes, rounds). A single round gives no interval of a cost.
+        blocks: Positive times, shape (sizes, rounds). A single round gives no interval of a cost.
         of_jobs: Whether each round is a job. Otherwise two batch sizes give no interval.
-
-    Raises:
-        ValueError: If there are fewer batch sizes, or a time is not positive.
     """
     sizes, table = _table(batch_sizes, blocks)
     medians = np.median(table, axis=1)
@@ -91,6 +79,36 @@ def fixed_cost(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> StepCost
     return StepCost(*costs_and_ratio, residual=math.sqrt(squares / len(sizes)))
 
 
+def from_evaluations(rows: pandas.DataFrame) -> StepCost | None:
+    """Return the line through the seconds per step of trainings; None if it is not resolved.
+
+    Steps are counted from a run's first row to its last; with a single row, from the start. The
+    interval is based on the seeds that every batch size has. Without any it is missing.
+
+    Args:
+        rows: Rows of trajectories.csv of a series. Their seconds are those of timing jobs.
+    """
+    if "seconds" not in rows:
+        return None
+    columns = ["updates", "seconds", "examples"]
+    runs = rows.dropna(subset=columns).groupby(["batch_size", "seed", "run"])[columns]
+    last = runs.max()
+    spans = (last - runs.min()).where(lambda span: span["updates"] > 0, last)
+    spans = spans[(spans > 0).all(axis=1)]
+    steps = spans[["seconds", "examples"]].div(spans["updates"], axis=0)
+    # Runs of one seed at several rates share its timing job.
+    jobs = steps["seconds"].groupby(["batch_size", "seed"]).median().unstack("seed")
+    # The last batch of an epoch is smaller. So an average step has fewer examples than a full
+    # batch, and two batch sizes may have the same number of examples per step.
+    jobs = jobs.groupby(steps["examples"].groupby("batch_size").median()).median()
+    if len(jobs) < 2:
+        return None
+    shared = jobs.dropna(axis=1)
+    blocks = shared if len(shared.columns) else jobs.median(axis=1).to_frame()
+    cost = fixed_cost(jobs.index, blocks.to_numpy(), len(blocks.columns) > 1)
+    return cost if is_resolved(cost) else None
+
+
 def line(x: np.ndarray, y: np.ndarray, weights: Any) -> tuple[np.ndarray, np.ndarray, float]:
     """Return intercept and slope, their covariance, and the weighted sum of squared residuals."""
     design = _design(x, weights)
@@ -108,10 +126,9 @@ def _common_half_widths(
 ) -> np.ndarray:
     """Return the half-widths of a, b and log(a / b) by the variation that all sizes share.
 
-    A round scales both costs by the mean logarithm of its blocks over their medians, which shows
-    spikes as a median would not. It cancels in the ratio. A job is a process of its own and may
-    differ in either cost, so each job has a line through its logarithms. The standard error of a
-    median of normal rounds is sqrt(pi / 2) times the standard error of their mean.
+    A round scales both costs by the mean logarithm of its blocks over their medians. It cancels in
+    the ratio. A job may differ in either cost, so each job has a line through its logarithms. The
+    standard error of a median of normal rounds is sqrt(pi / 2) times that of their mean.
     """
     rounds = table.shape[1]
     if rounds < 2:
@@ -156,12 +173,11 @@ def summary_columns(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> dic
 def knee_columns(sizes: Any, blocks: Any, cost: StepCost, noise: float = 1.0) -> dict[str, Any]:
     """Return the columns of the plateau, of the knee at 90 % of it, and of `still_rising`.
 
-    The line pools all sizes, so that no single one decides. A line through three or more sizes fits
-    if its residual is at most 5 %, or half of the noise floor (two standard errors of a median).
-    Its knee, 9 a / b, is reported if it is within the sizes, unless the interval contains every
-    size. `knee_batch_size` is the smallest size that reaches the share, if no larger size is short
-    of it by the upper quartile of its blocks' throughputs. Throughput still rises only if the
-    largest size is not short of the best one.
+    A line through three or more sizes fits if its residual is at most 5 %, or half of the noise
+    floor (two standard errors of a median). Its knee, 9 a / b, is reported if it is within the
+    sizes, unless the interval contains every size. `knee_batch_size` is the smallest size that
+    reaches the share, if no larger size is short of it by the upper quartile of its blocks'
+    throughputs. Throughput still rises only if the largest size is not short of the best one.
     """
     sizes, table = _table(sizes, blocks)
     speeds, fitted = sizes / np.median(table, axis=1), Interval()
@@ -193,10 +209,9 @@ def knee_columns(sizes: Any, blocks: Any, cost: StepCost, noise: float = 1.0) ->
 def _plateau(sizes: np.ndarray, speeds: np.ndarray, noise: float) -> tuple[float, bool]:
     """Return the plateau if no line fits, and whether throughput still rises.
 
-    The largest size is compared with the largest one of at most half its size. Throughput rises if
-    it gains more than a line with its knee at the largest size would: 10 % for half the size. Else
-    the plateau is the median of the sizes from half the largest on. It is NaN if it is short of the
-    best size by more than the noise.
+    Throughput rises if the largest size gains more over one of at most half its size than a line
+    with its knee at the largest size would: 10 % for half the size. Else the plateau is the median
+    of the sizes from half the largest on. It is NaN if the best size exceeds it beyond the noise.
     """
     largest, best = sizes[-1], speeds.max()
     at_most_half = np.flatnonzero(sizes <= largest / 2)
@@ -218,9 +233,8 @@ def noise_floor(blocks: Any, of_jobs: bool = False) -> float:
     """Return the factor, at least 1, between two measurements of the same size.
 
     The blocks of a size are dealt alternately into two halves. The floor is the 95 % quantile over
-    sizes of |log ratio| of their medians: the largest one for up to 20 sizes. Halves scatter about
-    1.4 times more than all blocks together, so it errs on the careful side. The speed of a job as a
-    whole is divided out, since it hides no difference between sizes.
+    sizes of |log ratio| of their medians: the largest one for up to 20 sizes. The speed of a job as
+    a whole is divided out, since it hides no difference between sizes.
     """
     table = np.asarray(blocks, float)
     table = table / np.exp(_logs(table).mean(axis=0)) if of_jobs else table
@@ -244,10 +258,5 @@ def _table(batch_sizes: Any, blocks: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return sizes and their times, shape (sizes, rounds), ascending in size."""
     sizes = np.asarray(batch_sizes, float).ravel()
     table = np.asarray(blocks, float).reshape(len(blocks), -1)
-    if not 1 < len(sizes) == len(set(sizes)) == len(table) or not (table > 0).all():
-        raise ValueError(
-            "Expected two or more different batch sizes with positive times each. Received: "
-            f"{sizes.tolist()} and {table.tolist()}"
-        )
     order = np.argsort(sizes)
     return sizes[order], table[order]

@@ -2,9 +2,6 @@
 
 A target is a loss or a metric to reach. A study that states no target gets a default one: a loss
 that good trainings reach, and that a badly trained batch size cannot make easier.
-
-Source: Shallue et al. 2019, "Measuring the Effects of Data Parallelism on Neural Network Training"
-(arXiv 1811.03600), section 3: the best batch size depends on the budget.
 """
 
 from __future__ import annotations
@@ -60,9 +57,9 @@ def first_crossing(used: Any, losses: Any, target: float, linear: bool = False) 
     """Return the budget that is used when a loss first reaches a target; infinite if never.
 
     The logarithm of the loss is interpolated linearly between the two evaluations around the
-    crossing. With `linear` the loss itself is, so that a target may be 0 or negative. No value is
-    interpolated if the first evaluation is at the target, if the loss before it is not finite, or
-    if a loss of 0 has no logarithm. A loss that is not finite is above every target.
+    crossing. With `linear` the loss itself is, so that a target may be 0 or negative. Without two
+    usable losses the crossing is at the evaluation itself. Losses that are not finite are above
+    every target.
     """
     used, losses = np.asarray(used, float), np.asarray(losses, float)
     reached = np.flatnonzero(losses <= target)
@@ -85,14 +82,12 @@ def first_crossing(used: Any, losses: Any, target: float, linear: bool = False) 
 class Target:
     """A value of a loss or a metric to reach."""
 
-    column: str = ""  # empty if each training has a single row, at which it reached its target
-    value: float = math.nan
+    column: str
+    value: float
 
     def crossing(self, evaluated: Mapping[str, np.ndarray], axis: str, metrics: Metrics) -> float:
         """Return the cost at which one training first reaches the target; infinite if never."""
         used = evaluated[axis]
-        if not self.column:
-            return math.inf if math.isnan(used[0]) else float(used[0])
         if np.isnan(used).all():
             return math.nan  # the training is missing
         losses = as_losses(evaluated, self.column, metrics)
@@ -126,20 +121,15 @@ def as_losses(evaluated: Mapping[str, np.ndarray], column: str, metrics: Metrics
 
 
 def default_value(first: Any, within_equal_epochs: Any, lowest: Any) -> float:
-    """Return the default target of a series: a loss that enough batch sizes reach.
+    """Return the default target of a series, by the rules of docs/measures.md.
 
-    The best batch size has the lowest mean loss within equal epochs, at its best learning rate. The
-    target is the loss after nine tenths of its fall. If fewer than three batch sizes reach that
-    loss with all seeds, the target is the lowest loss that three reach (both, if there are two).
+    All cubes have the shape (sizes, rates, seeds); NaN without a run, infinite if it failed. The
+    result is NaN if too few batch sizes get below the first loss of the best one.
 
     Args:
-        first: Loss after the first evaluation, shape (sizes, rates, seeds); NaN without a run.
-        within_equal_epochs: Lowest loss within the epochs that all runs made; infinite if a run
-            failed.
-        lowest: Lowest loss of the whole run; infinite if it failed.
-
-    Returns:
-        The loss; NaN if too few batch sizes get below the first loss of the best one.
+        first: Loss after the first evaluation.
+        within_equal_epochs: Lowest loss within the epochs that all runs made.
+        lowest: Lowest loss of the whole run.
     """
     rates = chosen_rates.index_of_lowest_loss(within_equal_epochs)
     usable = np.flatnonzero(rates >= 0)

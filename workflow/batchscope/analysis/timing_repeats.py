@@ -1,8 +1,7 @@
 """Timing tables with a row per timing job in, the same tables with a row per configuration out.
 
-A timing job is a process of its own. Differences between processes and between moments are visible
-over jobs, and hardly within one job. How a new column is aggregated is decided in
-`_aggregated_value`. Columns that follow from others are computed by `derived_timing_columns`.
+How a new column is aggregated is decided in `_aggregated_value`. Columns that follow from others
+are computed by `derived_timing_columns`.
 """
 
 from __future__ import annotations
@@ -48,9 +47,7 @@ def one_row_per_configuration(
 ) -> pandas.DataFrame:
     """Return one row per configuration, aggregated over its jobs (see `_aggregated_value`).
 
-    Args:
-        keys: Columns that distinguish configurations.
-        counted: Columns that are added up.
+    `keys` distinguish configurations, and `counted` columns are added up.
     """
     keys = list(keys)
     if not rows.duplicated(keys).any():
@@ -74,10 +71,7 @@ def _aggregated_value(
 
     A quantity has the median, and the quartiles of its values; the median of whole numbers is one
     of them. Counts have their sum, and texts the most frequent one. The interval of a fit to a
-    single job is left out.
-
-    Args:
-        column: The column of all configurations, which decides about its type.
+    single job is left out. `column`, of all configurations, decides about the type.
     """
     name = column.name
     base, _, end = name.rpartition("_")
@@ -97,10 +91,7 @@ def _aggregated_value(
 
 
 def _with_fits(sweeps: pandas.DataFrame, speeds: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the rows of sweeps with fits to the median times of two or more jobs.
-
-    A batch size that a job did not time is left out.
-    """
+    """Return the rows of sweeps with fits to the median times that two or more jobs share."""
     rows = sweeps.to_dict("records")
     for row in rows:
         in_sweep = (speeds["machine"] == row["machine"]) & (speeds["sweep"] == row["sweep"])

@@ -31,32 +31,22 @@ _BUDGET_COLUMNS = (*budget_kinds.AXES.values(), *external_columns.COST_COLUMNS)
 
 
 def series_over_rates(frame: pandas.DataFrame) -> list[run_series.Series]:
-    """Return the series of a frame, each with all learning rates that were tried.
-
-    Learning rates that are text, as in an external table, distinguish series.
-    """
+    """Return the series of a frame, each with all learning rates that were tried."""
     names = run_series.factor_columns(frame)
-    if RATE in names and is_numeric_dtype(frame[RATE]):
+    if RATE in names and is_numeric_dtype(frame[RATE]):  # an external table may have texts
         names.remove(RATE)
     return run_series.split_series(frame, names)
 
 
 class Choice(NamedTuple):
-    """The chosen learning rates of a series, with one number per batch size and seed.
+    """The chosen learning rates of a series, with one number per batch size and seed."""
 
-    Attributes:
-        values: Shape (sizes, seeds).
-        rates: Rate of each size, chosen by all seeds; NaN without a choice.
-        on_edge: Whether the rate is the lowest or the highest of several, shape (sizes,).
-        rate_index: Index of the rate of each seed, shape (sizes, seeds); -1 without one.
-        tuned: Whether the choice of the rate adds variance, shape (sizes,): seeds of a size are
-            read at different rates, or would be if the other seeds chose the rate of each seed.
-    """
-
-    values: np.ndarray
-    rates: np.ndarray
-    on_edge: np.ndarray
-    rate_index: np.ndarray
+    values: np.ndarray  # shape (sizes, seeds)
+    rates: np.ndarray  # rate of each size, chosen by all seeds; NaN without a choice
+    on_edge: np.ndarray  # whether it is the lowest or the highest of several, shape (sizes,)
+    rate_index: np.ndarray  # index of the rate of each seed, shape (sizes, seeds); -1 without one
+    # Whether the choice adds variance, shape (sizes,): seeds of a size are read at different rates,
+    # or would be if the other seeds chose the rate of each seed.
     tuned: np.ndarray
 
     def apply(self, cube: np.ndarray) -> Choice:
@@ -148,10 +138,13 @@ class Trainings:
         """Whether each training diverged or ran out of memory, shape (runs,)."""
         return self.runs["status"].isin(FAILED).to_numpy()
 
+    def _cube_of_runs(self, read: Callable[[Evaluated], float]) -> np.ndarray:
+        """Return `read(evaluations)` of each run as a cube; infinite if the run failed."""
+        return self.cube(np.where(self.failed, math.inf, self.per_run(read)))
+
     def cost_cube(self, target: Target, axis: str) -> np.ndarray:
         """Return the cost to a target as a cube; infinite for a run that never reached it."""
-        costs = self.per_run(lambda rows: target.crossing(rows, axis, self.metrics))
-        return self.cube(np.where(self.failed, math.inf, costs))
+        return self._cube_of_runs(lambda rows: target.crossing(rows, axis, self.metrics))
 
     def reached_at_first(self, target: Target) -> np.ndarray:
         """Return as a cube whether each run reached the target by its first evaluation."""
@@ -161,8 +154,7 @@ class Trainings:
     def choose_by_losses(self, losses: np.ndarray, cube: np.ndarray, by_others: bool) -> Choice:
         """Return the numbers of a cube at the rates with the lowest losses.
 
-        All seeds choose the rate of a seed, or only the others do. A size has no rate and no values
-        if every rate lacks a run.
+        All seeds choose the rate of a seed, or only the others do.
         """
         chosen = chosen_rates.index_for_other_data(losses)
         index = np.repeat(chosen[:, None], losses.shape[2], axis=1)
@@ -192,10 +184,7 @@ class Trainings:
         return Choice(losses, rates, on_edge, read_index, tuned).apply(losses)
 
     def choose_by_costs(self, cube: np.ndarray) -> Choice:
-        """Return the costs, each seed at the rate with the lowest mean cost of the other seeds.
-
-        A cost is infinite if no other seed reached the target at any rate.
-        """
+        """Return the costs, each seed at the rate with the lowest mean cost of the other seeds."""
         values, read_index = chosen_rates.leave_one_out(cube)
         tried, best = chosen_rates.was_tried(cube), chosen_rates.index_of_lowest_loss(cube)
         rates = self.rates_at(np.where(tried.sum(axis=1) == 1, tried.argmax(axis=1), best))
@@ -203,10 +192,7 @@ class Trainings:
         return Choice(values, rates, on_edge, read_index, tuned)
 
     def cell_means(self, cube: np.ndarray, geometric: bool) -> Iterator[dict[str, Any]]:
-        """Yield one row per batch size and rate that was tried: the mean of a cube over seeds.
-
-        `finite` counts the seeds with a finite value. The mean is NaN unless all seeds have one.
-        """
+        """Yield the mean of a cube over seeds by size and tried rate; NaN unless all are finite."""
         sizes, rates, _ = self.axes
         failed = self.cube(self.failed) == 1
         for (row, size), (column, rate) in itertools.product(enumerate(sizes), enumerate(rates)):
@@ -232,16 +218,10 @@ class Trainings:
         return next((name for name in names if np.isfinite(rows[name].astype(float)).any()), None)
 
     def default_target(self) -> Target | None:
-        """Return the target of a series if the study states none (see `targets.default_value`).
-
-        The single row of an external run may be its target: then the target has no column.
-        """
-        if end_at_targets(self.runs):
-            return Target()
+        """Return the target of a series if the study states none (see `targets.default_value`)."""
         column = self.target_column
         if column is None or not self.evaluations["run"].duplicated().any():
             return None
-        losses_of = functools.partial(targets.as_losses, column=column, metrics=self.metrics)
         ends = self.finished.astype({"examples": float}).groupby("run")["examples"].max()
         # Runs with equal numbers of examples have equal numbers of epochs.
         equal_examples = ends.min() * (1 + targets.ROUNDING)
@@ -250,21 +230,28 @@ class Trainings:
             evaluations = ~np.isnan(evaluated["updates"])
             if not evaluations.any():
                 return math.nan  # the run is missing
-            losses = losses_of(evaluated)
+            losses = targets.as_losses(evaluated, column, self.metrics)
             kept = evaluations & np.isfinite(losses) & ~(evaluated["examples"] > max_examples)
             return float(np.min(losses[kept], initial=math.inf))
 
-        def cube(read: Callable[[Evaluated], float]) -> np.ndarray:
-            return self.cube(np.where(self.failed, math.inf, self.per_run(read)))
-
         value = targets.default_value(
-            cube(lambda evaluated: _first_finite(losses_of(evaluated))),
-            cube(lambda evaluated: lowest(evaluated, equal_examples)),
-            cube(lowest),
+            self._cube_of_runs(self._first_loss_reader(column)),
+            self._cube_of_runs(lambda evaluated: lowest(evaluated, equal_examples)),
+            self._cube_of_runs(lowest),
         )
-        if math.isnan(value):
-            return None
-        return Target(column, tasks.where_lower_is_better(value, column, self.metrics))
+        return None if math.isnan(value) else self._target(column, value)
+
+    def _first_loss_reader(self, column: str) -> Callable[[Evaluated], float]:
+        """Return a function from the evaluations of a run to its first finite loss."""
+
+        def first(evaluated: Evaluated) -> float:
+            losses = targets.as_losses(evaluated, column, self.metrics)
+            return next(filter(math.isfinite, losses.tolist()), math.nan)
+
+        return first
+
+    def _target(self, column: str, loss: float) -> Target:
+        return Target(column, tasks.where_lower_is_better(loss, column, self.metrics))
 
     def targets_up_to(self, last: Target | None) -> list[Target]:
         """Return three targets at equal steps of the logarithm of the loss, ending with `last`.
@@ -272,40 +259,20 @@ class Trainings:
         The first step starts at the lowest loss after a first evaluation. If that loss is already
         below the last target, `last` is the only target.
         """
-        if last is None or not last.column:
-            return [] if last is None else [last]
-        column, metrics = last.column, self.metrics
-        firsts = self.per_run(lambda rows: _first_finite(targets.as_losses(rows, column, metrics)))
+        if last is None:
+            return []
+        firsts = self.per_run(self._first_loss_reader(last.column))
         start = float(np.min(firsts[np.isfinite(firsts)], initial=math.inf))
-        end = tasks.where_lower_is_better(last.value, column, metrics)
+        end = tasks.where_lower_is_better(last.value, last.column, self.metrics)
         if not 0 < end < start < math.inf:
             return [last]
-        values = [start * (end / start) ** (step / N_TARGETS) for step in range(1, N_TARGETS)]
-        return [
-            *(
-                Target(column, tasks.where_lower_is_better(value, column, metrics))
-                for value in values
-            ),
-            last,
-        ]
-
-
-def _first_finite(losses: np.ndarray) -> float:
-    return next(filter(math.isfinite, losses.tolist()), math.nan)
-
-
-def end_at_targets(runs: pandas.DataFrame) -> bool:
-    """Return whether external runs have a single row each, at which they reached their target."""
-    return _any_stopped_by(runs, external_columns.AT_TARGET)
+        losses = [start * (end / start) ** (step / N_TARGETS) for step in range(1, N_TARGETS)]
+        return [*(self._target(last.column, loss) for loss in losses), last]
 
 
 def end_at_equal_budget(runs: pandas.DataFrame) -> bool:
     """Return whether external runs have a single row each, at their end."""
-    return _any_stopped_by(runs, external_columns.AT_END)
-
-
-def _any_stopped_by(runs: pandas.DataFrame, reason: str) -> bool:
-    return "stop_reason" in runs and bool((runs["stop_reason"] == reason).any())
+    return "stop_reason" in runs and bool((runs["stop_reason"] == external_columns.AT_END).any())
 
 
 def for_experiment(

@@ -1,7 +1,7 @@
 """Runs and comparisons at budgets in, trends.csv out: slopes of outcomes along the batch size.
 
 There is one row per series, budget and outcome. At the end of the runs, the tested direction is the
-one that `outcomes` or the study states. At an equal budget, the test is whether larger batch sizes
+one that the column or the study states. At an equal budget, the test is whether larger batch sizes
 are better. A new column goes into `_row`.
 """
 
@@ -24,9 +24,9 @@ from batchscope.analysis import (
 )
 from batchscope.analysis.budget_comparisons import BudgetComparison
 from batchscope.analysis.verdicts import Row
-from batchscope.study import outcomes
+from batchscope.study.columns import tested_direction
 from batchscope.study.decision_columns import TRENDS
-from batchscope.study.outcomes import FALLS, RISES, Outcome, Reason, Verdict
+from batchscope.study.outcomes import FALLS, RISES, Reason, Verdict
 
 # Columns with a lower bound only if a run reached all its epochs without being stopped.
 UNTIL_STOPPED = ("epochs_run", "train_seconds")
@@ -35,14 +35,14 @@ UNTIL_STOPPED = ("epochs_run", "train_seconds")
 def table(
     runs: pandas.DataFrame,
     at_budgets: Iterable[BudgetComparison],
-    claims: Mapping[str, Outcome],
+    claims: Mapping[str, str],
     analyses: Sequence[int] = (),
 ) -> pandas.DataFrame:
     """Return one row per series, budget and outcome of an experiment, as one family.
 
     Args:
         at_budgets: Every outcome of every series at an equal budget.
-        claims: Column -> outcome with the direction that the study states.
+        claims: Outcome -> direction that the study states.
         analyses: Numbers of seeds at the interim analyses.
     """
     budget_rows = (
@@ -54,17 +54,16 @@ def table(
 
 
 def _end_rows(
-    runs: pandas.DataFrame, claims: Mapping[str, Outcome], analyses: Sequence[int]
+    runs: pandas.DataFrame, claims: Mapping[str, str], analyses: Sequence[int]
 ) -> Iterator[Row | None]:
     """Yield the trend of every column of runs.csv with a direction, in every series."""
     if trainings.end_at_equal_budget(runs):  # such runs are compared at their budget only
         return
     measured = [name for name in runs if runs[name].notna().any()]
-    directed = filter(
-        None, (claims.get(name) or outcomes.tested_outcome(name) for name in measured)
-    )
-    for outcome, group in itertools.product(directed, run_series.split_series(runs)):
-        rows, column = group.frame, outcome.column
+    directions = {name: claims.get(name) or tested_direction(name) for name in measured}
+    directed = [name for name, direction in directions.items() if direction]
+    for column, group in itertools.product(directed, run_series.split_series(runs)):
+        rows = group.frame
         ended = run_series.finished_runs(rows)
         not_stopped = column in UNTIL_STOPPED and len(ended) > 0
         not_stopped = not_stopped and bool((ended["epochs_run"] == ended["epochs"]).all())
@@ -72,7 +71,7 @@ def _end_rows(
         if column == "epochs_run" and has_fixed_epochs:
             continue  # the study states the number of epochs
         comparison = budget_comparisons.from_column(rows, column, analyses)
-        yield _row(comparison, outcome.direction, not_stopped and not has_fixed_epochs)
+        yield _row(comparison, directions[column], not_stopped and not has_fixed_epochs)
 
 
 def _row(comparison: BudgetComparison, direction: str, lower_bounds: bool = False) -> Row | None:

@@ -1,21 +1,15 @@
 """Verdicts: rows with a `statement` in, the same rows with verdict, reason and interval out.
 
-A statement says that the means of some contrasts (`contrasts`) are between two bounds. Its estimate
-is the mean of the contrast that decides, with Student's t-interval. The statement is supported if
-the interval is inside the bounds, and contradicted if it is outside. docs/measures.md has the
-formulas. A new column of a verdict is added in both `verdict_columns`. A new kind of statement is a
-function like `trend`, or a subclass of `Statement` if its interval differs.
+A statement says that the means of some contrasts (`contrasts`) are between two bounds. The verdict
+is read off the t-interval of the contrast that decides. docs/measures.md ("How a verdict is
+reached") has the rules and formulas. A new column of a verdict is added in both `verdict_columns`.
+A new kind of statement is a function like `trend`, or a subclass of `Statement` if its interval
+differs.
 
-- A family of statements shares one level (Benjamini and Hochberg 1995, J. R. Stat. Soc. B 57, 289;
-  intervals: Benjamini and Yekutieli 2005, J. Am. Stat. Assoc. 100, 71).
-- Contrasts that must all hold are an intersection-union test without any adjustment (Berger 1982,
-  Technometrics 24, 295). The contrary is tested with Bonferroni's adjustment.
-- A batch size is compared with the best of the others as in Hsu 1984 (Ann. Statist. 12, 1136), with
-  a separate variance for every pair. The pairs share the level of "beyond the margin". The true
-  difference of a pair is at one end of [-margin, margin] at most, so both ends share its level.
-- Each interim analysis may spend a share of the level (`study.stages`). Estimate, interval and n
-  are from a single analysis, the one that decides or else the last. So the estimate is always
-  inside its interval.
+Sources: Benjamini and Hochberg 1995 (J. R. Stat. Soc. B 57, 289) and Benjamini and Yekutieli 2005
+(J. Am. Stat. Assoc. 100, 71) for the level of a family and its intervals; Berger 1982
+(Technometrics 24, 295) for contrasts that must all hold; Hsu 1984 (Ann. Statist. 12, 1136) for
+comparisons with the best, here with a separate variance for every pair.
 """
 
 from __future__ import annotations
@@ -49,22 +43,16 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Statement:
-    """A statement about contrasts: all of its parts must hold.
+    """A statement about contrasts: all of its parts must hold."""
 
-    Attributes:
-        parts: Tables of contrasts. A part holds if every contrast in one of its rows holds. It is
-            wrong if every contrast in one of its columns is wrong.
-        steps: Contrasts of every two positions along a trend, each stated to be at least 0. A
-            contrast that is shown to be below 0, with Bonferroni, is a step back. (Neighbours alone
-            would miss a curve that turns back slowly.)
-        ratio: Whether the contrasts are logarithms of printed ratios.
-        is_about_margin: Whether the verdict is "within" or "beyond" a margin.
-    """
-
+    # Tables of contrasts. A part holds if every contrast in one of its rows holds. It is wrong if
+    # every contrast in one of its columns is wrong.
     parts: tuple[tuple[tuple[Contrast, ...], ...], ...]
+    # Contrasts of every two positions along a trend, each stated to be at least 0. (Neighbours
+    # alone would miss a curve that turns back slowly.)
     steps: tuple[Contrast, ...] = ()
-    ratio: bool = False
-    is_about_margin: bool = False
+    ratio: bool = False  # whether the contrasts are logarithms of printed ratios
+    is_about_margin: bool = False  # whether the verdict is "within" or "beyond" a margin
     shares_family_level: ClassVar[bool] = True
 
     @classmethod
@@ -79,10 +67,7 @@ class Statement:
     @functools.cached_property
     def rows(self) -> tuple[tuple[Contrast, ...], ...]:
         """The rows of the part with the largest p-value: if it holds, all other parts hold."""
-        return max(
-            self.parts,
-            key=lambda rows: len(rows) * min(_p_value("p")(weakest(row, "p")) for row in rows),
-        )
+        return max(self.parts, key=lambda rows: len(rows) * min(max(map(_p, row)) for row in rows))
 
     @property
     def columns(self) -> list[tuple[Contrast, ...]]:
@@ -117,7 +102,6 @@ class Statement:
         return (*self.contrasts, *self.steps)
 
     def with_contrasts_and_steps(self, replacements: Iterable[Contrast]) -> Self:
-        """Return the statement with other contrasts, in the order of `contrasts_and_steps`."""
         remaining = iter(replacements)
         parts = tuple(
             tuple(tuple(next(remaining) for _ in row) for row in rows) for rows in self.parts
@@ -131,13 +115,13 @@ class Statement:
     def verdict_columns(self, family_level: float) -> Row:
         """Return the columns of the verdict at the level of the statement's family."""
         level, against = family_level / len(self.rows), family_level / len(self.columns)
-        row = min(self.rows, key=lambda row: _p_value("p")(weakest(row, "p")))
-        weakest_in_row = weakest(row, "p")
-        contraries = (weakest(column, "p_against") for column in self.columns)
-        contrary = min(contraries, key=_p_value("p_against"))
+        row = min(self.rows, key=lambda row: max(map(_p, row)))
+        weakest = max(row, key=_p)
+        contraries = (max(column, key=_p_against) for column in self.columns)
+        contrary = min(contraries, key=_p_against)
         verdict, reason, needed = Verdict.NOT_RESOLVED, Reason.NONE, None
-        if weakest_in_row.p < level:
-            verdict, deciding = Verdict.SUPPORTED, weakest_in_row
+        if weakest.p < level:
+            verdict, deciding = Verdict.SUPPORTED, weakest
             printed = deciding.deciding_analysis(against=False)
             if any(step.p_against * len(self.steps) < LEVEL for step in self.steps):
                 reason = Reason.NOT_AT_EVERY_STEP
@@ -152,7 +136,7 @@ class Statement:
                 if not contrast.p < level and not contrast.p_against < against
             ]
             undecided_in_row = [contrast for contrast in row if contrast in undecided]
-            deciding = printed = weakest(undecided_in_row or undecided or row, "p")
+            deciding = printed = max(undecided_in_row or undecided or row, key=_p)
             level = min(level, against / printed.bound_count)
             needed, reason = printed.replicates_to_resolve(level), printed.reason_undecided(level)
         if self.n < MIN_SEEDS:
@@ -182,14 +166,10 @@ class ComparisonWithBest(Statement):
     """The statement that a batch size is within a margin of the best of the others (Hsu 1984).
 
     Each contrast states by how much it is better than another batch size: by more than -margin.
-
-    Attributes:
-        pairs: Number of pairs of batch sizes that share the level.
-        negative: Whether the printed numbers have the opposite sign, since lower is better.
     """
 
-    pairs: int = 1
-    negative: bool = False
+    pairs: int = 1  # number of pairs of batch sizes that share the level
+    negative: bool = False  # whether printed numbers have the opposite sign: lower is better
     shares_family_level: ClassVar[bool] = False
 
     def verdict_columns(self, family_level: float) -> Row:
@@ -249,8 +229,7 @@ class ComparisonWithBest(Statement):
     def _seeds_to_resolve(self) -> int | None:
         """Return the number of seeds needed to decide whether the size is within the margin.
 
-        A single pair can show that the size is beyond the margin: the smallest number counts. All
-        pairs must show that it is within the margin: the largest number counts.
+        A single pair can show that it is beyond; all pairs must show that it is within.
         """
         undecided = [pair for pair in self.contrasts if pair.interval(LEVEL, LEVEL)[0] <= pair.low]
         worse = [pair for pair in undecided if pair.mean < pair.low]
@@ -262,8 +241,7 @@ class ComparisonWithBest(Statement):
     def _seeds_of_pair(self, pair: Contrast) -> int | None:
         """Return the number of seeds that decide a pair of batch sizes.
 
-        If the pair's 90 % interval contains 0, these seeds show that the sizes are equivalent.
-        Otherwise they distinguish the measured difference from the margin.
+        They show equivalence if the pair's 90 % interval contains 0, else the measured difference.
         """
         half = special.stdtrit(pair.n - 1, 1 - LEVEL) * pair.error
         if not half or pair.mean == pair.low or abs(pair.mean) > half:
@@ -277,14 +255,13 @@ class ComparisonWithBest(Statement):
 S = TypeVar("S", bound=Statement)
 
 
-def weakest(contrasts: Iterable[Contrast], name: str) -> Contrast:
-    """Return the contrast with the largest p-value, `p` or `p_against`."""
-    return max(contrasts, key=_p_value(name))
+def _p(contrast: Contrast) -> float:
+    """Return a sorting key by `p`, from the strongest to the weakest contrast; NaN comes last."""
+    return float(np.nan_to_num(contrast.p, nan=2.0))
 
 
-def _p_value(name: str) -> Callable[[Contrast], float]:
-    """Return a sorting key: the p-value `p` or `p_against`; NaN comes last."""
-    return lambda contrast: float(np.nan_to_num(getattr(contrast, name), nan=2.0))
+def _p_against(contrast: Contrast) -> float:
+    return float(np.nan_to_num(contrast.p_against, nan=2.0))
 
 
 def _interval_columns(numbers: Iterable[float], ratio: bool) -> dict[str, float]:
@@ -299,22 +276,16 @@ def exponential(value: float) -> float:
 
 
 def table(
-    rows: Iterable[Row],
-    columns: Mapping[str, Column],
-    factors: Iterable[str] = (),
-    family: str = "",
+    rows: Iterable[Row], columns: Mapping[str, Column], factors: Iterable[str] = ()
 ) -> pandas.DataFrame:
-    """Return the judged rows as a table with the factors and the columns (see `judge`).
-
-    `family` is the column that distinguishes families; by default all rows are one family.
-    """
-    return run_series.table(judge([*rows], family), columns, factors)
+    """Return the rows, judged as one family, as a table with the factors and the columns."""
+    return run_series.table(judge([*rows]), columns, factors)
 
 
 def judge(rows: Sequence[Row], family: str = "") -> list[Row]:
     """Return the rows; a row with a `statement` gets the columns of its verdict.
 
-    The reason of an unbounded end replaces the reason of the row. Any other reason does not.
+    `family` is the column that distinguishes families; by default all rows are one family.
     """
     p_values: dict[Any, dict[Any, tuple[float, float]]] = {}
     for row in rows:
@@ -332,16 +303,14 @@ def _judged_row(row: Row, level: float) -> Row:
     if statement is None:
         return row
     verdict = statement.verdict_columns(level)
+    # The reason of an unbounded end replaces the reason of the row. Any other reason does not.
     reason_unresolved = verdict["verdict"] == Verdict.NOT_RESOLVED and verdict["reason"]
     reason = reason_unresolved or row.get("reason") or verdict["reason"]
     return {**row, **verdict, "reason": reason}
 
 
 def verdicts_of_intervals(rows: pandas.DataFrame) -> pandas.Series:
-    """Return the verdicts of comparisons.csv, with provisional verdicts decided by their intervals.
-
-    A row with fewer than three seeds has no interval: its verdict stays provisional.
-    """
+    """Return the verdicts of comparisons.csv; an interval decides a provisional verdict."""
     low, high, bound = (rows[name].astype(float) for name in ("low", "high", "bound"))
     within = np.where(bound < 0, low > bound, high < bound)
     beyond = np.where(bound < 0, high < bound, low > bound)
@@ -370,7 +339,6 @@ def over_analyses(analyses: Sequence[S], shares: Sequence[float]) -> S:
         analyses: The statement at each analysis, the last with all replicates.
         shares: Share of the level that each analysis may spend.
     """
-
     cells = [[item.cells for item in statement.contrasts_and_steps] for statement in analyses]
     with_same_cells = [
         [replace(contrast, share=share) for contrast in statement.contrasts_and_steps]
@@ -398,8 +366,7 @@ def at_analyses(replicates: int, planned: Sequence[int], statement: Callable[[in
 def trend(values: Any, positions: Any, rises: bool, **properties: Any) -> Statement:
     """Return the statement that values rise (or fall) along positions, by their mean slope.
 
-    Each replicate has its own least-squares slope. Order tests assume equal slopes: if these
-    differ, such tests err far more often than their level says.
+    Each replicate has its own least-squares slope. (Order tests assume equal slopes.)
 
     Args:
         values: Shape (replicates, positions), at least two positions. A replicate that lacks a
@@ -413,8 +380,7 @@ def trend(values: Any, positions: Any, rises: bool, **properties: Any) -> Statem
     slope = Contrast(slopes(values, positions), **bound, **properties)
     first, second = np.triu_indices(len(positions) if len(positions) > 2 else 0, 1)
     steps = (1.0 if rises else -1.0) * (values[:, second] - values[:, first]).T
-    tuned = slope.tuned
-    steps = tuple(Contrast(step, low=0.0, tuned=tuned) for step in steps)
+    steps = tuple(Contrast(step, low=0.0, tuned=slope.tuned) for step in steps)
     return Statement.all_hold([slope], steps=steps)
 
 

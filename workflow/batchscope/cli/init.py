@@ -1,18 +1,15 @@
-"""Write a study for a user's data or logs, with a grid from a range test; return a summary.
+"""Write a study for a user's data, with a grid from a range test; return a summary.
 
-A new kind of file belongs in `_dataset_definition` for data, or in `_runs_key` for logs.
+A new kind of file belongs in `_dataset_definition`.
 """
 
 from __future__ import annotations
 
-import csv
-import math
-import mimetypes
 import os
 import re
 import sys
 import textwrap
-from argparse import Namespace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,22 +17,19 @@ import yaml
 
 from batchscope.cli import missing_times, steps, study_check
 from batchscope.core import disk, display, project_files
-from batchscope.core.errors import TrainsItself, UserError
+from batchscope.core.errors import UserError
 from batchscope.datasets.raw import Request
 from batchscope.datasets.source import expanded_path
-from batchscope.external import log_files, log_reading, printed_lines, tensorboard
 from batchscope.host import memory_limits, requirements
 from batchscope.store import paths
 from batchscope.study import (
     dataset_definitions,
     example_kinds,
-    log_names,
     model_files,
     new_study,
     optimizer_constants,
 )
 from batchscope.study.example_kinds import IMAGES, NETWORKS, ROWS, TOKENS
-from batchscope.study.log_keys import LogFormat
 
 if TYPE_CHECKING:
     from batchscope.datasets import Dataset
@@ -43,33 +37,43 @@ if TYPE_CHECKING:
 _SPLIT = {"train": 0.7, "validation": 0.15, "test": 0.15}
 _NETWORKS = {IMAGES: "small_cnn", ROWS: "mlp", TOKENS: "tiny_transformer"}
 _DEFAULT_OPTIMIZER = "adam"
-_LOG_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".log", ".txt")
 _MEMORY_SHARE = 0.25  # largest share of the memory per core that a training may use
 
 
-def write_study(arguments: Namespace) -> str:
+@dataclass(frozen=True)
+class Choices:
+    """The options of `init`. None means a default that depends on the data."""
+
+    data: str
+    model: str | None
+    label: str | None
+    task: str | None
+    optimizer: str | None
+    output: Path | None
+    results: Path
+
+
+def write_study(choices: Choices) -> str:
     """Write a study; return a text about the data, the time, and the command that runs it."""
     from batchscope.report import page
     from batchscope.store import status
     from batchscope.study import config
 
-    name = _slug(arguments.output or arguments.data)
-    output = arguments.output or Path("studies", f"{name}.yaml")
+    name = _slug(choices.output or choices.data)
+    output = choices.output or Path("studies", f"{name}.yaml")
     if output.exists():
         raise UserError(f"--output: received {output}, which exists; a new file is expected.")
     schema = project_files.WORKFLOW.parent / "docs" / "study.schema.json"
-    values = {"data": arguments.data, "name": name, "path": output}
+    values = {"data": choices.data, "name": name, "path": output}
     values["schema"] = os.path.relpath(schema, output.parent)
-    values["runs"] = _runs_key(expanded_path(arguments.data), output.parent)
-    if not values["runs"]:
-        try:
-            values |= study_check.run_in_fork(_explore, name, arguments)
-        except (EOFError, TimeoutError):
-            file = arguments.model or arguments.data
-            raise UserError(
-                f"MODEL: {file} ended the process, or started a non-daemon thread. It must "
-                "only build a model."
-            ) from None
+    try:
+        values |= study_check.run_in_fork(_explore, name, choices)
+    except (EOFError, TimeoutError):
+        file = choices.model or choices.data
+        raise UserError(
+            f"MODEL: {file} ended the process, or started a non-daemon thread. It must only build "
+            "a model."
+        ) from None
     for seeds in (new_study.SEEDS, new_study.FIRST_SEEDS):
         disk.write_text(output, page.render("new_study.txt.j2", **values, seeds=seeds))
         try:
@@ -77,43 +81,13 @@ def write_study(arguments: Namespace) -> str:
         except UserError:
             output.unlink()  # The user can then repeat the command.
             raise
-        missing_times.note_missing_times(study, arguments.results)
-        rows = status.rows(study, arguments.results)
+        missing_times.note_missing_times(study, choices.results)
+        rows = status.rows(study, choices.results)
         seconds = status.wall_seconds(study, rows, requirements.usable_cores())
         if seconds < new_study.LONG_SECONDS:
             break
     values |= {"duration": display.duration(seconds), "runs_made": len(study.runs), "seeds": seeds}
-    return page.render(
-        "init.txt.j2", **values, external=study.experiments["batch_size"].external_runs
-    )
-
-
-def _runs_key(path: Path, folder: Path) -> str | dict[str, str] | None:
-    """Return the key `runs` of a study in a folder; None if a path has no logs of trainings."""
-    relative = Path(os.path.relpath(path, folder)).as_posix()
-    if path.is_dir():
-        files = [file for file in sorted(path.rglob("*")) if file.is_file()]
-        if any(tensorboard.EVENTS in file.name for file in files):
-            parts = [file.parent.relative_to(path).parts for file in files]
-            runs = ["/".join(part for part in run if not log_names.is_split(part)) for run in parts]
-            pattern = log_names.commonest_pattern(runs, log_names.IDENTITY)
-            return {"files": relative, **({"pattern": pattern} if "{" in pattern else {})}
-        logs = [file for file in files if file.suffix.lower() in _LOG_SUFFIXES]
-        kinds = (mimetypes.guess_type(file)[0] or "" for file in files)
-        if logs and not any(kind.startswith("image/") for kind in kinds):
-            names = [file.relative_to(path).as_posix() for file in logs]
-            pattern = log_names.commonest_pattern(names, log_names.IDENTITY)
-            lines = ""
-            try:
-                log_reading.read(str(logs[0]), LogFormat())
-            except UserError:
-                lines = printed_lines.detect_pattern(log_files.read_text(logs[0]))
-            return {"files": f"{relative}/{pattern}", **({"lines": lines} if lines else {})}
-    if path.suffix != ".csv" or not path.is_file():
-        return None
-    with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
-        columns = log_names.candidates(next(csv.reader(file), []))
-    return relative if "batch_size" in columns and {*columns} & {*log_names.PROGRESS} else None
+    return page.render("init.txt.j2", **values)
 
 
 def _slug(path: Path | str) -> str:
@@ -121,43 +95,30 @@ def _slug(path: Path | str) -> str:
     return slug if slug[:1].isalpha() else f"data_{slug}".rstrip("_")
 
 
-def _explore(name: str, arguments: Namespace) -> dict[str, Any]:
+def _explore(name: str, choices: Choices) -> dict[str, Any]:
     """Prepare the data, run the range test, and return the values for the templates."""
     steps.start_tensorflow({"threads": 1, "device": "cpu"})
     from batchscope.cli import range_test
-    from batchscope.report import page
     from batchscope.training import model_checks, models
 
-    is_built_in = arguments.data in dataset_definitions.BUILT_IN
-    definition = _dataset_definition(arguments.data, arguments.label, arguments.task)
-    data = _prepared_data(name, definition, arguments.results)
-    model = _model_values(arguments.model, data.model_input.kind)
-    try:
-        if model["model_file"]:
-            for note in model_checks.check(model["token"], data.model_input, model["model_file"]):
-                print(note, file=sys.stderr)
-        network = models.build(model["token"], data.model_input, 0, model["model_file"])
-    except TrainsItself as error:
-        text = page.render(
-            "command_study.txt.j2",
-            name=name,
-            file=arguments.model,
-            model_folder=Path(arguments.model).parent.as_posix(),
-            module=Path(arguments.model).stem,
-            sizes=new_study.batch_sizes(data.record["counts"]["train"], math.inf),
-            record=data.record,
-            task=data.task,
-            folder=data.folder.as_posix(),
-        )
-        raise UserError(f"{error}\n{text}") from None
+    is_built_in = choices.data in dataset_definitions.BUILT_IN
+    definition = _dataset_definition(choices.data, choices.label, choices.task)
+    data = _prepared_data(name, definition, choices.results)
+    model = _model_values(choices.model, data.model_input.kind)
+    if model["model_file"]:
+        for note in model_checks.check(model["token"], data.model_input, model["model_file"]):
+            print(note, file=sys.stderr)
+    network = models.build(model["token"], data.model_input, 0, model["model_file"])
     memory = _MEMORY_SHARE * 1e6 * memory_limits.limit_mb() / requirements.usable_cores()
-    optimizer = _optimizer_factors(arguments.optimizer, getattr(network, "optimizer", None))
+    optimizer = _optimizer_factors(choices.optimizer, getattr(network, "optimizer", None))
+    counts, has_classes = data.record["counts"], bool(data.record["class_counts"])
     return {
-        "dataset": arguments.data if is_built_in else name,
+        "dataset": choices.data if is_built_in else name,
         "definition": "" if is_built_in else _yaml_section({name: definition}),
         "record": data.record,
         "task": data.task,
         "optimizer": optimizer,
+        "margin": new_study.accuracy_margin(counts["test"]) if has_classes else None,
         **model,
         **range_test.explore(data, network, optimizer, memory),
     }
@@ -203,31 +164,32 @@ def _dataset_definition(data: str, label: str | None, task: str | None) -> dict[
         return {**folder, "split": split} if split else folder
     if path.suffix == ".npz":
         return {"source": "npz", "path": data, **keys, "split": _SPLIT}
-    if path.suffix in (".csv", ".tsv", ".parquet"):
+    if path.suffix in (".csv", ".tsv"):
         return _table_settings({"source": "csv", "path": data, **keys, "split": _SPLIT})
     if path.is_file():
         return {"source": "text", "path": data}
     built_in = display.listed(dataset_definitions.BUILT_IN, "or")
     raise UserError(
-        f"DATA: received {data!r}; a folder of images, a table (.csv, .parquet), arrays (.npz), a "
+        f"DATA: received {data!r}; a folder of images, a table (.csv), arrays (.npz), a "
         f"text, or {built_in} is expected."
     )
 
 
 def _table_settings(definition: dict[str, Any]) -> dict[str, Any]:
     """Return the definition of a table with all necessary keys; print the ignored columns."""
+    from batchscope.datasets import table_file
     from batchscope.datasets.sources import csv
 
     path = expanded_path(definition["path"])
-    if path.suffix != ".parquet":
-        definition = {**definition, **csv.dialect(path)}
+    definition = {**definition, **table_file.dialect(path)}
     resolved = dataset_definitions.resolve({**definition, "missing": "median"})
     request = Request("DATA", resolved, Path(), Path())
     table = csv.ParsedTable(dataset_definitions.read(resolved), request)
     if table.refused:
-        print(*table.refusals, "They are left out.")
+        columns = [f"{column} ({reason})" for column, reason in table.refused.items()]
+        print(f"Columns of {path} that are not used: {display.listed(columns)}.")
         definition = {**definition, "ignore": [*table.refused]}
-    return {**definition, "missing": "median"} if table.incomplete_features else definition
+    return {**definition, "missing": "median"} if table.rows.isna().any(axis=None) else definition
 
 
 def _model_values(model: str | None, kind: str) -> dict[str, Any]:

@@ -16,13 +16,12 @@ from batchscope.store.jobs import TRAINING
 from batchscope.store.status import JobRow
 from batchscope.study import advice_needs, suggestions
 from batchscope.study.plan import Study
-from batchscope.study.versions import VERSIONS
+from batchscope.study.registry import VERSIONS
 
 
 def study(config_path: Path | str, scale: str, results: Path | str) -> Study:
     """Return the planned study of a file; raise a `UserError` if another file has its name."""
-    local = os.environ.get(requirements.REMOTE_GPUS_VARIABLE) != "true"
-    planned = rules_study.plan_study(config_path, scale, results, local)
+    planned = rules_study.plan_study(config_path, scale, results)
     owners.check_owner(paths.study_folder(results, planned.folder_name), planned.name, config_path)
     return planned
 

@@ -10,6 +10,7 @@ from batchscope.core.errors import UserError
 from batchscope.measures import noise_scale
 from batchscope.study import new_study
 from batchscope.study.new_study import Curve
+from batchscope.training import step_loop
 from batchscope.training.probe import Probe, bytes_per_example, constant_losses
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def explore(data: Dataset, model: Any, factors: dict[str, Any], memory: float) -
     half = new_study.size_of_throughput(new_study.HALF_SHARE, seconds)
     size = new_study.guessed_batch_size(statistics.geometric_mean(scales), half, sizes)
     evaluated = sum(data.record["counts"].values()) - examples
-    epochs, interval = new_study.training_length(
+    epochs, interval, needed_epochs = new_study.training_length(
         curve, constant, sizes[-1] / base, examples, evaluated
     )
     return {
@@ -70,6 +71,9 @@ def explore(data: Dataset, model: Any, factors: dict[str, Any], memory: float) -
         "sizes": sizes,
         "rates": new_study.rate_grid(best, base, sizes),
         "epochs": epochs,
+        "updates": epochs * step_loop.steps_per_epoch(examples, sizes[-1]),
+        "needed_epochs": needed_epochs,
+        "epoch_reserve": new_study.EPOCH_RESERVE,
         "evaluate_every": interval,
         "guess": {
             "batch_size": size,

@@ -11,11 +11,10 @@ from batchscope.core.problems import received
 from batchscope.study import columns, explanations, tables
 from batchscope.study.decision_columns import CLAIMS, INTERIMS
 from batchscope.study.figures import FIGURES
-from batchscope.study.registry import MEASURES, SWEEP_TIMINGS, TRAINING_TIMINGS
+from batchscope.study.registry import ENTRIES, MEASURES, SWEEP_TIMINGS, TRAINING_TIMINGS
 from batchscope.study.run_factors import FACTORS, TIMING_ONLY_FACTORS
 from batchscope.study.setting import Parameter
 from batchscope.study.specifications import AXIS_WORDS, Column, Entry, Figure
-from batchscope.study.versions import ENTRIES
 
 
 def _without_entries(described: dict[str, Column]) -> dict[str, Column]:

@@ -1,19 +1,22 @@
-"""The steps that the workflow's rules call, one job each. A new step is a function in `STEPS`.
-
-`entry` derives the options of a step from its signature: `--chunk-seconds` from `chunk_seconds`. An
-option with the default None can have no value, such as `--model-file` for a built-in model.
-"""
+"""The steps that the workflow's rules call, one job each. A new step is a function in `STEPS`."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import itertools
 import json
+import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from batchscope.cli import options
-from batchscope.host import requirements
+from batchscope.host import fork_server, requirements
 from batchscope.study.names import configuration, parse_run, parse_sweep
 from batchscope.study.registry import MEASURES, TIMINGS
+
+if TYPE_CHECKING:
+    from batchscope.study.plan import Study
 
 _RESULTS = Path("results")
 
@@ -30,7 +33,7 @@ def check(config: str, scale: str = "full", results: Path = _RESULTS) -> None:
     """Check the user's data and models of a study before the first job."""
     from batchscope.cli import study_check
 
-    study_check.check(options.study(results, config, scale), results)
+    study_check.check(_study(config, scale, results), results)
 
 
 def train(
@@ -88,16 +91,17 @@ def measure(
     """Compute one measure of a run or of two runs."""
     from batchscope.host import tensorflow_start
 
-    # With one thread, the order of a sum, and so its last bits, do not depend on the machine.
-    if MEASURES[step].data:
-        start_tensorflow({"threads": 1, "device": parse_run(run)["device"]})
-    else:
-        tensorflow_start.set_threads_and_device()
-    from batchscope.measures import finished_run, measure_job
+    with _running_job(step, run, output, results):
+        # With one thread, the order of a sum, and so its last bits, do not depend on the machine.
+        if MEASURES[step].data:
+            start_tensorflow({"threads": 1, "device": parse_run(run)["device"]})
+        else:
+            tensorflow_start.set_threads_and_device()
+        from batchscope.measures import finished_run, measure_job
 
-    names = [run, other] if other else [run]
-    runs = [finished_run.FinishedRun(results, name, model_file) for name in names]
-    measure_job.write(step, runs, settings, output)
+        names = [run, other] if other else [run]
+        runs = [finished_run.FinishedRun(results, name, model_file) for name in names]
+        measure_job.write(step, runs, settings, output)
 
 
 def timing(
@@ -111,20 +115,33 @@ def timing(
     results: Path = _RESULTS,
 ) -> None:
     """Time a sweep, or the configuration of a training."""
-    subject = configuration(timing) if timing else parse_sweep(sweep or "")
-    requirements.check_threads(subject.factors["threads"])
-    if TIMINGS[step].batch_sizes != "searched":  # Each try of a search starts TensorFlow itself.
-        start_tensorflow(subject.factors)
-    from batchscope.timing import timing_job
+    with _running_job(step, timing or sweep or "", output, results):
+        subject = configuration(timing) if timing else parse_sweep(sweep or "")
+        requirements.check_threads(subject.factors["threads"])
+        if TIMINGS[step].batch_sizes != "searched":  # Each try of a search starts TensorFlow.
+            start_tensorflow(subject.factors)
+        from batchscope.timing import timing_job
 
-    job = timing_job.TimingJob(results, subject, model_file, output)
-    timing_job.write(step, job, machine, settings)
+        job = timing_job.TimingJob(results, subject, model_file, output)
+        timing_job.write(step, job, machine, settings)
+
+
+@contextlib.contextmanager
+def _running_job(step: str, subject: str, output: Path, results: Path) -> Iterator[None]:
+    """List a measure or a timing as running inside the block, and note its seconds."""
+    from batchscope.store import estimates, progress
+
+    started = time.monotonic()
+    with progress.listed_as_running(results, step, subject):
+        yield
+    estimates.note_job(results, step, subject, output, time.monotonic() - started)
 
 
 def try_batch(
     sweep: str,
     batch_size: int,
-    memory_mb: float | None = None,
+    output: Path,
+    gpu_mb: float = 0,
     model_file: str | None = None,
     results: Path = _RESULTS,
 ) -> None:
@@ -132,7 +149,8 @@ def try_batch(
     from batchscope.timing import attempts
     from batchscope.timing.timing_job import TimingJob
 
-    attempts.run_try(TimingJob(results, parse_sweep(sweep), model_file), batch_size, memory_mb)
+    job = TimingJob(results, parse_sweep(sweep), model_file, output)
+    attempts.run_try(job, batch_size, gpu_mb)
 
 
 def tabulate(
@@ -142,7 +160,7 @@ def tabulate(
     from batchscope.store import owners
     from batchscope.tables import experiment_tables
 
-    study = options.study(results, config, scale, experiment)
+    study = _study(config, scale, results)
     owners.note_owner(output.parent, study.name, config)
     experiment_tables.write(results, study, experiment, output)
 
@@ -159,25 +177,24 @@ def figures(
     """Draw the figures of one experiment."""
     from batchscope import figures
 
-    study = options.study(results, config, scale, experiment)
+    study = _study(config, scale, results)
     planned = study.experiments[experiment]
-    names, published = figures.figure_names(planned), planned.keys.published
-    figures.write(tables, names, output, processes, published, planned.metrics)
+    figures.write(tables, figures.figure_names(planned), output, processes, planned.metrics)
 
 
 def claims(config: str, output: Path, scale: str = "full", results: Path = _RESULTS) -> None:
     """Test the claims of a study with its tables."""
-    from batchscope.tables import experiment_tables
+    from batchscope.tables import study_tables
 
-    study = options.study(results, config, scale)
-    experiment_tables.write_claims(study, output.parent, output)
+    study = _study(config, scale, results)
+    study_tables.write_claims(study, output.parent, output)
 
 
 def interim(config: str, output: Path, scale: str = "full", results: Path = _RESULTS) -> None:
     """Make an interim analysis: give more seeds to the runs of open statements."""
-    from batchscope.tables import experiment_tables
+    from batchscope.tables import study_tables
 
-    experiment_tables.write_interim(results, options.study(results, config, scale), output)
+    study_tables.write_interim(results, _study(config, scale, results), output)
 
 
 def report(
@@ -188,16 +205,28 @@ def report(
     results: Path = _RESULTS,
 ) -> None:
     """Build the report of a study. A partial report uses the existing results."""
-    from batchscope import report
+    from batchscope.report import study_page
 
-    study = options.study(results, config, scale)
-    report.write(study, results, config, output, partial)
+    study = _study(config, scale, results)
+    study_page.write(study, results, config, output, partial)
 
 
-STEPS = (
+_FUNCTIONS = (
     *(prepare_data, check, train, run_command, snapshot, try_batch),
     *(tabulate, figures, claims, interim, report),
 )
+STEPS = {
+    **{function.__name__: function for function in _FUNCTIONS},
+    **{name: functools.partial(measure, name) for name in MEASURES},
+    **{name: functools.partial(timing, name) for name in TIMINGS},
+}
+
+
+def _study(config: str, scale: str, results: Path) -> Study:
+    # The import takes half a second, and trainings do not need it.
+    from batchscope.rules import study
+
+    return study.plan_study(config, scale, results)
 
 
 def start_tensorflow(factors: dict[str, Any]) -> None:
@@ -206,3 +235,20 @@ def start_tensorflow(factors: dict[str, Any]) -> None:
 
     requirements.check_threads(factors["threads"])
     tensorflow_start.start(factors["threads"], factors["device"], factors.get("replicas", 1))
+
+
+def can_share(arguments: list[str]) -> bool:
+    """Return whether a step may run in a fork of the server, which has one thread and no GPU."""
+    step, options = arguments[0], dict(itertools.pairwise(arguments))
+    if step in fork_server.TABLE_STEPS:
+        return True
+    if step in TIMINGS and not TIMINGS[step].forked:
+        return False
+    try:
+        if "--timing" in options:  # A timing sets its threads itself.
+            return configuration(options["--timing"]).factors["device"] == "cpu"
+        factors = parse_run(options.get("--run", ""))
+    except ValueError:
+        return False
+    replicas = 1 if step in MEASURES else factors["replicas"]
+    return (factors["threads"], factors["device"], replicas) == (1, "cpu", 1)

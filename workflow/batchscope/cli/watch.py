@@ -8,8 +8,15 @@ from pathlib import Path
 
 from batchscope.core import display
 from batchscope.core.errors import UserError
-from batchscope.store import paths, progress, records, status
+from batchscope.rules.study import plan_study
+from batchscope.store import owners, paths, progress, records, status
 from batchscope.study.plan import Study
+
+
+def last_study(results: Path | str) -> Study | None:
+    """Return the study that ran last; None before the first run."""
+    last = owners.last_config(results)
+    return plan_study(*last, results) if last else None
 
 
 def text(study: Study | None, results: Path | str, cores: int) -> str:

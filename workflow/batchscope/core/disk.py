@@ -6,15 +6,12 @@ delete, so that the same command makes the file again: `path_to_delete`, by defa
 
 import contextlib
 import csv
-import functools
 import hashlib
 import io
 import json
 import math
 import os
-import re
 import shutil
-import socket
 import tempfile
 import time
 import uuid
@@ -26,9 +23,7 @@ import numpy as np
 
 from batchscope.core import errors
 
-# A temporary name ends with the digest of the machine, the process id and a random part.
-_TEMPORARY_NAME = re.compile(r"\..+\.([0-9a-f]{8})-([0-9]+)-\w{8}\.tmp")
-_STALE_SECONDS = 24 * 3600.0  # older temporary files of other machines are abandoned
+_STALE_SECONDS = 24 * 3600.0  # older temporary files are those of killed processes
 # First key of a JSON record. It has the second value while the SHA-256 of the text is computed.
 _SHA256_KEY, _PLACEHOLDER = "content_sha256", "0" * 64
 _CHANGED = "another content than was written"
@@ -63,7 +58,7 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
     The bytes reach the disk before the new name, so a crash leaves the old file or the new one.
     """
     path = Path(path)
-    temporary = path.with_name(f"{_temporary_prefix(path)}{uuid.uuid4().hex[:8]}.tmp")
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
     with _parent_synced(path):
         try:
             temporary.touch(exist_ok=False)
@@ -84,7 +79,7 @@ def atomic_folder(path: Path | str) -> Iterator[Path]:
     path = Path(path)
     with (
         _parent_synced(path),
-        tempfile.TemporaryDirectory(".tmp", _temporary_prefix(path), path.parent) as scratch,
+        tempfile.TemporaryDirectory(".tmp", f".{path.name}.", path.parent) as scratch,
     ):
         new, old = Path(scratch) / "new", Path(scratch) / "old"
         new.mkdir()
@@ -94,27 +89,10 @@ def atomic_folder(path: Path | str) -> Iterator[Path]:
         os.replace(new, path)
 
 
-@functools.cache
-def _machine_digest() -> str:
-    """Return a digest of this machine, or of a container that has its own process ids."""
-    name = socket.gethostname() + os.readlink("/proc/self/ns/pid")
-    return hashlib.sha256(name.encode()).hexdigest()[:8]
-
-
-def _temporary_prefix(path: Path) -> str:
-    return f".{path.name}.{_machine_digest()}-{os.getpid()}-"
-
-
 def is_abandoned(path: Path) -> bool:
-    """Return whether a path is a temporary file or folder of a process that has ended."""
-    match = _TEMPORARY_NAME.fullmatch(path.name)
-    if match is None:
-        return False
-    if match[1] != _machine_digest():
-        return time.time() - path.stat().st_mtime > _STALE_SECONDS
-    import psutil  # no other function needs it
-
-    return not psutil.pid_exists(int(match[2]))
+    """Return whether a path is a temporary file or folder of a process that was killed."""
+    is_temporary = path.name.startswith(".") and path.suffix == ".tmp"
+    return is_temporary and time.time() - path.stat().st_mtime > _STALE_SECONDS
 
 
 def write_text(path: Path | str, text: str) -> None:

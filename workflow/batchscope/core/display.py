@@ -1,4 +1,4 @@
-"""Format numbers, percentages, counts, lists, sizes and durations as text.
+"""Format numbers, percentages, counts, lists and durations as text.
 
 Each function takes a value and returns its text; its name is the kind of text. A number with an
 interval shows two significant digits of the interval's half width; the value and both ends have
@@ -167,13 +167,6 @@ def short_list(items: Sequence[str], count: int | None = None, most: int = 3) ->
     """Return a sentence's list of the first items, and how many of `count` items are left out."""
     hidden = (len(items) if count is None else count) - len(items[:most])
     return listed([*items[:most], *([f"{hidden:,} more"] if hidden else [])])
-
-
-def size(count: float, digits: int = 3) -> str:
-    """Return a number of bytes with a unit: `2.67 MB`."""
-    units = ("bytes", "kB", "MB", "GB")
-    power = min(int(math.log10(max(count, 1)) // 3), 3)
-    return f"{cell(count / 1000**power, digits)} {units[power]}"
 
 
 def duration(seconds: float) -> str:

@@ -42,10 +42,6 @@ def raise_problems(problems: Iterable[str], where: str = "") -> None:
         raise ConfigError(lines)
 
 
-class TrainsItself(UserError):
-    """A model defines its own `train_step`, so that only the user's script can train it."""
-
-
 class Interrupted(Exception):
     """A training stopped because of a signal, after it wrote its checkpoint."""
 

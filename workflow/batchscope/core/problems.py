@@ -14,8 +14,7 @@ from batchscope.core import display
 Place = tuple[str | int, ...]  # keys and positions from the root of the configuration
 
 _MAX_CHARACTERS = 60  # longer received values are cut
-_MAX_NAMES = 32  # names that a message lists
-_MAX_NAMES_WITH_SUGGESTION = 20  # a message with a suggestion lists no more names
+_MAX_NAMES = 20  # names that a message lists
 
 
 class Problem(NamedTuple):
@@ -105,11 +104,9 @@ def unknown(place: Place, noun: str, names: Iterable[str]) -> Problem:
     """Return the problem that the last part of a place is not among the names of its kind."""
     names = sorted(names)
     fix = hint(str(place[-1]), names)
-    if fix and len(names) > _MAX_NAMES_WITH_SUGGESTION:  # a longer list would hide the suggestion
+    if fix and len(names) > _MAX_NAMES:  # a long list would hide the suggestion
         return Problem(place, f"Unknown {noun}.{fix}")
-    choices = ", ".join(names[:_MAX_NAMES]) or "none"
-    if hidden := len(names[_MAX_NAMES:]):
-        choices += f" and {hidden} more, which `python workflow/run.py explain` lists"
+    choices = display.short_list(names, most=_MAX_NAMES) or "none"
     return Problem(place, f"Unknown {noun}.{fix} Known {display.plural(noun)}: {choices}.")
 
 

@@ -103,8 +103,17 @@ def _class_numbers(part_labels: Labels) -> tuple[dict[str, np.ndarray], list[str
     labels of `train` are the classes, in the order of their values.
     """
     flat_labels = {part: _flat_labels(*labels) for part, labels in part_labels.items()}
-    values, counts = np.unique(flat_labels["train"], return_counts=True)
-    _check_class_names(part_labels["train"][0], values.tolist(), counts.tolist())
+    values = np.unique(flat_labels["train"])
+    if len(values) < 2:
+        raise unexpected(part_labels["train"][0], "one class", "more than one")
+    # Single letters may be classes in both cases.
+    plain = [str(value).strip().casefold() if len(str(value)) > 1 else value for value in values]
+    respelled = [
+        repr(str(name)) for name, key in zip(values, plain, strict=True) if plain.count(key) > 1
+    ]
+    if respelled:
+        received = display.listed(respelled)
+        raise unexpected(part_labels["train"][0], received, "one spelling of each class")
     classes = {}
     for part, labels in flat_labels.items():
         place = part_labels[part][0]
@@ -116,23 +125,6 @@ def _class_numbers(part_labels: Labels) -> tuple[dict[str, np.ndarray], list[str
         kind_checks.check_values(place, labels, values[index] == labels, expected)
         classes[part] = index.astype(np.int32)
     return classes, [display.printable(str(value)) for value in values.tolist()]
-
-
-def _check_class_names(place: str, names: list[Any], counts: list[int]) -> None:
-    """Raise an error for a single class, and for different spellings of one name.
-
-    Spellings differ by blanks, a final dot or, for more than one letter, capitals.
-    """
-    if len(names) < 2:
-        raise unexpected(place, "one class", "more than one")
-    spellings: dict[str, list[str]] = {}
-    for name, count in zip(names, counts, strict=True):
-        plain = " ".join(str(name).split()).removesuffix(".").rstrip()
-        text = f"{name!r} ({display.count(count, 'row')})"
-        spellings.setdefault(plain.casefold() if len(plain) > 1 else plain, []).append(text)
-    for texts in spellings.values():
-        if len(texts) > 1:
-            raise unexpected(place, display.listed(texts), "one spelling of each class")
 
 
 def _flat_labels(place: str, labels: np.ndarray) -> np.ndarray:

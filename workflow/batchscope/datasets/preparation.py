@@ -8,7 +8,7 @@ import numpy as np
 from batchscope.core import disk, display
 from batchscope.core.errors import UserError, unexpected
 from batchscope.datasets import labels as task_labels
-from batchscope.datasets import splits, verification
+from batchscope.datasets import splits
 from batchscope.datasets.features import Features
 from batchscope.datasets.raw import Raw, Request
 from batchscope.datasets.source import DataSource
@@ -38,7 +38,6 @@ def prepare(token: str, definition: dict[str, Any], results: Path | str) -> list
             sha256 = record["sha256"] = {file: disk.file_sha256(scratch / file) for file in ARRAYS}
             before = [file for file in ARRAYS if (folder / file).exists()]
             has_changed = any(disk.file_sha256(folder / file) != sha256[file] for file in before)
-            verification.note_verified(scratch, sha256)
             disk.write_json(scratch / RECORD, record)
     except OSError as error:
         raise system_error(place, error) from error
@@ -102,7 +101,6 @@ def divide(request: Request) -> DividedData:
         "input_shape": list(parts["train"][0].shape[1:]),
         **({} if raw.kind == example_kinds.IMAGES else {"kind": raw.kind}),
         **features_record,
-        **({} if raw.dropped is None else {"dropped": raw.dropped}),
         **task_labels.task_record(raw, labels),
         "counts": {part: len(labels[part]) for part in paths.SPLITS},
         "class_counts": class_counts,

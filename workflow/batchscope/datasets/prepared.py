@@ -1,19 +1,26 @@
-"""Load a prepared data set from its folder below `results/data`, and check its files."""
+"""Load a prepared data set from its folder below `results/data`, and check its files.
+
+A check compares the SHA-256 of the arrays with the record, then writes the sizes and times of the
+files to `verified.json` next to the record. The next check hashes only files that differ from it.
+So every change is noticed, and an unchanged file costs one `stat`.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from batchscope.core import disk
-from batchscope.datasets import verification
+from batchscope.core import disk, errors
+from batchscope.core.errors import UserError
 from batchscope.datasets.model_inputs import ImageScaling, ModelInput, input_and_size
 from batchscope.store import paths, records
 from batchscope.study import example_kinds, names, tasks
 
+_VERIFIED = "verified.json"
 _RECORD_KEYS = ("scale", "classes", "input_shape", "counts", "sha256")  # keys of a record
 
 
@@ -109,8 +116,32 @@ def load(results: Path | str, token: str) -> Dataset:
     dataset = Dataset(folder, disk.read_json(folder / "record.json", *_RECORD_KEYS))
     for split in paths.SPLITS:
         dataset.examples(split)
-    verification.check_files(folder, dataset.record["sha256"])
+    _check_files(folder, dataset.record["sha256"])
     return dataset
+
+
+def _check_files(folder: Path, sha256: dict[str, str]) -> None:
+    """Hash the arrays that changed since the last check.
+
+    Raises:
+        UserError: If a file is missing or differs from the record.
+    """
+    # The states are read before hashing, so that the next check sees later changes.
+    states = {}  # map of a file to its SHA-256, size, and times of content and inode in ns
+    for file, expected in sha256.items():
+        with errors.reading(folder / file, "a prepared array", path_to_delete=folder):
+            stat = (folder / file).stat()
+        states[file] = [expected, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
+    verified: dict[str, Any] = {}
+    with contextlib.suppress(UserError):  # Before the first check, there is no file.
+        verified = disk.read_json(folder / _VERIFIED)
+    if states == verified:
+        return
+    for file, state in states.items():
+        if state != verified.get(file):
+            disk.check_sha256(folder / file, sha256[file], path_to_delete=folder)
+    with contextlib.suppress(OSError):  # Read-only results are hashed every time.
+        disk.write_json(folder / _VERIFIED, states)
 
 
 def complete_model_input(

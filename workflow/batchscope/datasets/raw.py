@@ -63,7 +63,6 @@ class Raw:
     skipped: list[dict[str, str]] = field(default_factory=list)  # `file` and `reason`
     kind: str = example_kinds.IMAGES  # one of `example_kinds.KINDS`
     task: str = tasks.CLASSIFICATION  # one of `tasks.TASKS`
-    dropped: int | None = None  # number of dropped rows of a table
 
 
 @contextlib.contextmanager

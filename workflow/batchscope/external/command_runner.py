@@ -38,7 +38,7 @@ from batchscope.store import paths, progress, records
 from batchscope.study import commands, tasks
 from batchscope.study.external_columns import COST_COLUMNS
 from batchscope.study.log_keys import CommandLog
-from batchscope.study.versions import VERSIONS
+from batchscope.study.registry import VERSIONS
 from batchscope.timing import samples
 from batchscope.timing.processes import ProcessTree
 from batchscope.timing.samples import Sampler
@@ -224,10 +224,7 @@ def _judge(
     if ended.status in _KILLED_STATUSES and ended.limit_mb is not None:
         return records.OUT_OF_MEMORY, memory_limits.record_or_retry(folder, ended.limit_mb), rows
     if logged_status in (records.DIVERGED, records.OUT_OF_MEMORY):
-        message = (
-            "A loss of the log is no longer finite." if logged_status == records.DIVERGED else ""
-        )
-        return logged_status, message or "The log says so.", rows
+        return logged_status, f"The log states {logged_status}, or a loss is not finite.", rows
     if ended.status:
         print(*ended.lines, sep="\n")
         by_signal = f"by {signal.Signals(-ended.status).name}" if ended.status < 0 else ""

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,19 +16,18 @@ import pandas
 
 from batchscope.core import display, problems
 from batchscope.core.errors import UserError, raise_problems
-from batchscope.external import csv_log, log_checks, log_files, log_numbers, log_table
+from batchscope.external import log_checks, log_files, log_numbers, log_reading, log_table
 from batchscope.external.log_numbers import STATED_STATUS
 from batchscope.external.log_table import LogTable
-from batchscope.store.records import CRASHED, FINISHED, OFF_TARGET
+from batchscope.store.records import CRASHED, FINISHED
 from batchscope.study import budget_kinds, external_columns
 from batchscope.study.external_columns import COST_COLUMNS, MIN_SIZES
-from batchscope.study.log_keys import AT_TARGET, LogFormat, Logs
+from batchscope.study.log_keys import LogFormat, Logs
 from batchscope.study.log_names import PROGRESS, RATE
 from batchscope.study.run_factors import FACTORS, FALLING
 from batchscope.study.tasks import Metrics
 
 _RUN_KEYS = ["batch_size", "seed"]
-_SEED_WORDS = ("run", "trial", "replicate", "repeat", "rep", "fold", "id", "seed")
 
 
 @dataclass(frozen=True)
@@ -40,8 +38,7 @@ class LoggedRuns:
         rows: One row per evaluation, run by run in order of progress, in the columns of our tables:
             `run`, `machine`, batch size, seed, factors, `status`, progress and outcomes.
         factors: Columns that may distinguish series.
-        end_reason: Why runs with a single row ended: `external_columns.AT_TARGET` or `AT_END`;
-            empty if a run has several rows.
+        has_single_rows: Whether every run has a single row, at its end.
         path: A file or a pattern, as the study names it.
         table: The logs, with notes on ignored columns and assumptions.
         metrics: User-defined metrics.
@@ -49,7 +46,7 @@ class LoggedRuns:
 
     rows: pandas.DataFrame
     factors: tuple[str, ...]
-    end_reason: str = ""
+    has_single_rows: bool = False
     path: str = ""
     table: LogTable | None = None
     metrics: Metrics = ()
@@ -82,8 +79,7 @@ class LoggedRuns:
     @property
     def schedule(self) -> str:
         """A schedule that falls towards the horizon. Runs are then compared at their ends."""
-        at_target = self.end_reason == external_columns.AT_TARGET
-        schedules = () if at_target or "schedule" not in self.rows else self.rows["schedule"]
+        schedules = self.rows.get("schedule", ())
         return next((schedule for schedule in schedules if schedule in FALLING), "")
 
 
@@ -107,7 +103,6 @@ def read(keys: Logs, folder: Path | str = ".", metrics: Metrics = ()) -> LoggedR
     if "seed" not in rows:
         rows["seed"] = 0
         table.notes.append("no seed: every batch size has one run, seed 0")
-    rows = _drop_copies(table, rows)
     factors = _factors(table, rows)
     identity = [*_RUN_KEYS, *factors]
     rows = rows.assign(**factors)
@@ -115,19 +110,11 @@ def read(keys: Logs, folder: Path | str = ".", metrics: Metrics = ()) -> LoggedR
     rows = log_numbers.complete_progress(table, _evaluations(table, _join_rows(table, rows)), keys)
     rows.insert(0, "machine", external_columns.EXTERNAL_MACHINE)
     rows.insert(0, "run", _run_names(table, rows[identity]))
-    is_further_row = rows["run"].duplicated()
-    if keys.rows == AT_TARGET and is_further_row.any():
-        raise UserError(
-            f"{table.place(is_further_row.idxmax())}: received a further row of a run, and `rows: "
-            f"{AT_TARGET}`; a single row of every run is expected."
-        )
-    end_reason = external_columns.AT_TARGET if keys.rows == AT_TARGET else external_columns.AT_END
-    end_reason = "" if is_further_row.any() else end_reason
-    rows["status"] = _statuses(table, rows, end_reason)
+    rows["status"] = _statuses(table, rows)
     raise_problems(log_checks.find_problems(table, rows))
     path = ", ".join(log_files.shown_path(os.path.join(folder, file)) for file in keys.files)
     rows = rows.drop(columns=["order", STATED_STATUS])
-    runs = LoggedRuns(rows, tuple(factors), end_reason, path, table, metrics)
+    runs = LoggedRuns(rows, tuple(factors), rows["run"].is_unique, path, table, metrics)
     _check_sizes(runs)
     table.notes.extend(_reasons_not_compared(runs))
     return runs
@@ -162,22 +149,12 @@ def read_command_log(
     rows = log_numbers.complete_progress(table, rows, keys)
     checked = rows.assign(run="").drop(columns="seconds", errors="ignore")
     raise_problems(log_checks.decreasing_progress(table, checked))
-    raise_problems(log_checks.contradictory_examples(table, checked))
     return rows[[name for name in ("epoch", *COST_COLUMNS, *outcomes) if name in rows]], status
 
 
 def _rows_without_progress(table: LogTable, rows: pandas.DataFrame, counter: str) -> Iterator[str]:
     for row in rows.index[rows[counter].isna()][:1]:
         yield f"{table.place(row)}: received no number of {counter}; one is expected."
-
-
-def _drop_copies(table: LogTable, rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the rows without copies of rows in a longer log, as later checkpoints have them."""
-    logs = table.places["log"]
-    longest = logs.map(logs.value_counts()).sort_values(ascending=False, kind="stable").index
-    bits = pandas.util.hash_pandas_object(rows.drop(columns=STATED_STATUS), index=False)
-    first = logs.loc[longest].groupby(bits.loc[longest], sort=False).transform("first")
-    return rows[logs == first.loc[rows.index]]
 
 
 def _factors(table: LogTable, rows: pandas.DataFrame) -> dict[str, list[Any]]:
@@ -243,30 +220,15 @@ def _join_rows(table: LogTable, rows: pandas.DataFrame) -> pandas.DataFrame:
         same = rows[repeated & (rows["order"] == rows.at[row, "order"])]
         first, last = same.index[[0, 1]]
         size, seed = rows.loc[row, _RUN_KEYS].astype(int)
-        key = _distinguishing_key(table, same.index[same[counter] == same.at[last, counter]])
         raise UserError(
             f"{table.place(last)}: received batch size {size}, seed {seed} again, as in "
-            f"{table.place(first)}: several runs of one identity. Name what tells them apart: "
-            f"{key}."
+            f"{table.place(first)}: several runs of one identity. Name the column that tells them "
+            f"apart, {log_table.listed_columns(table.ignored)}, by `columns: {{seed: ...}}` or "
+            "`factors: [...]`; or name the seed in the path, `files: .../seed{seed}/...`."
         )
     index = rows.index[~groups.duplicated()]
     joined = rows.mask(rows == "").groupby(groups).first().set_axis(index)
     return joined.fillna({STATED_STATUS: ""}).infer_objects()
-
-
-def _distinguishing_key(table: LogTable, index: pandas.Index) -> str:
-    """Return the key that names a column which differs between the rows of several runs."""
-    places = table.places.loc[index]
-    log = table.logs[places["log"].iloc[0]]
-    if len(index) < 2 or places["log"].nunique() > 1:
-        return "`files: .../seed{seed}/...`, or `columns: {seed: ...}`, a column of the logs"
-    differ = log.rows.loc[places["line"], [name for name in log.rows if name in table.ignored]]
-    names = [name for name in differ if differ[name].nunique() == len(differ)]
-    names.sort(key=lambda name: log.rows[name].nunique())
-    counted = [name for name in names if {*re.split(r"[^a-z]+", name.lower())} & {*_SEED_WORDS}]
-    if counted:
-        return f"`columns: {{seed: {counted[0]}}}`"
-    return f"`factors: [{names[0]}]`" if names else "`columns: {seed: ...}`, a column of the logs"
 
 
 def _evaluations(table: LogTable, rows: pandas.DataFrame) -> pandas.DataFrame:
@@ -281,7 +243,7 @@ def _evaluations(table: LogTable, rows: pandas.DataFrame) -> pandas.DataFrame:
     wrong = rows[~is_single & has_outcome]
     raise_problems(_rows_without_progress(table, wrong, used[0]) if used else ())
     logs = table.places["log"].loc[rows.index]
-    is_table = logs.map(lambda log_index: table.logs[log_index].format == csv_log.FORMAT)
+    is_table = logs.map(lambda log_index: table.logs[log_index].format == log_reading.CSV)
     rows = rows[is_single | has_outcome | (is_table & has_progress)]
     if rows.empty:
         raise table.no_outcome("columns")
@@ -302,7 +264,7 @@ def _run_names(table: LogTable, identity: pandas.DataFrame) -> list[str]:
     ]
 
 
-def _statuses(table: LogTable, rows: pandas.DataFrame, end_reason: str) -> pandas.Series:
+def _statuses(table: LogTable, rows: pandas.DataFrame) -> pandas.Series:
     """Return the status of each row's run: the stated status, else the status by its losses.
 
     A run that ends without any outcome has failed if other runs have outcomes.
@@ -311,10 +273,7 @@ def _statuses(table: LogTable, rows: pandas.DataFrame, end_reason: str) -> panda
     statuses = {
         run: log_numbers.run_status(part, table.metrics) or FINISHED for run, part in by_run
     }
-    if end_reason == external_columns.AT_TARGET:
-        missed = by_run["updates"].last().isna()
-        statuses |= {run: OFF_TARGET for run in missed.index[missed]}
-    elif {*outcomes} & {*rows}:
+    if {*outcomes} & {*rows}:
         last = rows.reindex(columns=outcomes).isna().all(axis=1).groupby(rows["run"]).last()
         empty = [run for run in last.index[last] if statuses[run] == FINISHED]
         statuses |= dict.fromkeys(empty, CRASHED)
@@ -346,29 +305,10 @@ def _check_sizes(runs: LoggedRuns) -> None:
 
 def _reasons_not_compared(runs: LoggedRuns) -> Iterator[str]:
     """Yield why runs are not compared: no outcome, or single rows at unequal budgets."""
-    if runs.end_reason != external_columns.AT_TARGET and not {*runs.table.outcomes} & {*runs.rows}:
+    if not {*runs.table.outcomes} & {*runs.rows}:
         yield "no loss or metric: nothing is compared; name one by `columns` or `metrics`"
-    for rows in runs.series if runs.end_reason == external_columns.AT_END else ():
+    for rows in runs.series if runs.has_single_rows else ():
         finished = rows[rows["status"] == FINISHED]
         if finished["batch_size"].nunique() > 1 and budget_kinds.equal_budget(finished) is None:
-            counter = next(name for name in PROGRESS if name in runs.table.texts)
-            low, high = (display.shortest(finished[counter].agg(end)) for end in ("min", "max"))
-            yield (
-                f"single rows are the ends of their runs, here at {counter} {low} to {high}: "
-                "unequal ends are not compared; give rows at an equal budget, or `rows: at_target` "
-                "if every run stopped at its target"
-            )
+            yield "single rows at unequal ends are not compared; give rows at an equal budget"
             return
-
-
-def in_log_columns(runs: LoggedRuns) -> pandas.DataFrame:
-    columns = (
-        *_RUN_KEYS,
-        *runs.factors,
-        *COST_COLUMNS,
-        "epoch",
-        *external_columns.outcomes(runs.metrics),
-        "status",
-    )
-    names = [name for name in columns if name in runs.rows]
-    return runs.rows[names].rename(columns=lambda name: name.removeprefix(external_columns.PREFIX))

@@ -21,5 +21,5 @@ def read(path: str, state: dict[str, Any]) -> Log:
     constants = {**constants, "train_batch_size": state.get("train_batch_size")}
     history = (row for row in state[_HISTORY_KEY] if _SUMMARY_KEY not in row)
     rows = [json_log.flat_texts({**constants, **row}) for row in history]
-    table = json_log.make_table(path, enumerate(rows, start=1))
+    table = json_log.make_table(path, dict(enumerate(rows, start=1)))
     return Log(path, "Hugging Face trainer state", table, unit="entry")

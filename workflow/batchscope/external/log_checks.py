@@ -12,9 +12,6 @@ from batchscope.core import display
 from batchscope.external.log_table import LogTable
 from batchscope.study.external_columns import COST_COLUMNS
 
-# Valid ratios of examples to updates times batch size. Last batches are often smaller.
-_MIN_SHARE, _MAX_SHARE = 0.5, 1.02
-
 
 def find_problems(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
     """Yield the problems of runs.
@@ -23,7 +20,6 @@ def find_problems(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
         rows: Rows in order of progress, with the column `run`.
     """
     yield from decreasing_progress(table, rows)
-    yield from contradictory_examples(table, rows)
     names = (*COST_COLUMNS, *table.outcomes, "run", "seed", "epoch", "order", "status", "stated")
     keys = [name for name in rows if name not in names]
     if pair := find_copied_run(rows, "run", keys, table.outcomes):
@@ -38,31 +34,14 @@ def find_problems(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
 def decreasing_progress(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
     """Yield the first row of every column in which the progress of a run decreases."""
     for name in (name for name in (*COST_COLUMNS, "epoch") if name in rows):
-        counted = rows.loc[rows[name].notna(), ["run", name]].rename_axis("row").reset_index()
-        before = counted.groupby("run")[["row", name]].shift()
-        for index in counted.index[counted[name] < before[name]][:1]:
-            row, first = counted.at[index, "row"], int(before.at[index, "row"])
-            amounts = [display.shortest(frame.at[index, name]) for frame in (counted, before)]
-            hint = " (`columns: {seconds_per_epoch: ...}`, if it is the time of one epoch)"
+        amounts = rows[name].dropna()
+        before = amounts.groupby(rows["run"]).shift()
+        for row in amounts.index[amounts < before][:1]:
+            received, last = (display.shortest(values[row]) for values in (amounts, before))
             yield (
-                f"{table.place(row)}, {table.name(name)}: received "
-                f"{amounts[0]}, less than the {amounts[1]} of {table.place(first)}, where the run "
-                "had made fewer updates; amounts since the start are expected"
-                f"{hint if name == 'seconds' else ''}."
+                f"{table.place(row)}, {table.name(name)}: received {received} after {last}, where "
+                "the run had made fewer updates; amounts since the start are expected."
             )
-
-
-def contradictory_examples(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
-    """Yield the first row whose examples contradict its updates. They may be tokens."""
-    full = rows["updates"] * rows["batch_size"]
-    share = rows["examples"] / full.where(full > 0)
-    for row in rows.index[share.notna() & ~share.between(_MIN_SHARE, _MAX_SHARE)][:1]:
-        examples, updates = (display.shortest(rows.at[row, name]) for name in COST_COLUMNS[1::-1])
-        yield (
-            f"{table.place(row)}, {table.name('examples')}: received {examples}, but {updates} "
-            f"updates of batch size {rows.at[row, 'batch_size']} use "
-            f"{display.shortest(full[row])}; the same unit in all three is expected."
-        )
 
 
 def find_copied_run(

@@ -26,7 +26,7 @@ _STATUSES = {
     "diverged": records.DIVERGED,
 }
 _REQUIRED = ("batch_size", "seed")
-_AMOUNTS = (*PROGRESS, "seconds", "seconds_per_epoch", *MULTIPLIERS)
+_AMOUNTS = (*PROGRESS, "seconds", *MULTIPLIERS)
 _EPOCH_TOLERANCE = 1e-9  # rounding error of a number of epochs
 
 
@@ -69,59 +69,51 @@ def read(table: LogTable) -> pandas.DataFrame:
 def _parse_number(name: str, text: str, table: LogTable) -> float:
     """Return the number of a cell; raise a `ValueError` if it is no valid number.
 
-    A loss that is NaN becomes infinite. An infinite amount becomes NaN: its target was never
-    reached. A user-defined metric that is not finite becomes its worst value.
+    A loss that is NaN becomes infinite. A user-defined metric that is not finite becomes its worst
+    value.
     """
     if name in _REQUIRED:
-        try:
-            number = int(text)
-        except ValueError:  # A text such as 3.0 is exact only below 2^53.
-            number = int(float(text)) if float(text).is_integer() and float(text) < 2**53 else -1
-        if not (name == "batch_size") <= number < 2**63:  # Tables hold 64-bit integers.
+        number = float(text)  # exact below 2^53
+        if not number.is_integer() or not (name == "batch_size") <= number < 2**53:
             raise ValueError
-        return number
+        return int(number)
     plain = text.removesuffix("%")
-    value = float(plain) / 100 if name in table.percent or plain != text else float(text)
+    value = float(plain) / 100 if plain != text else float(text)
     user_metric = tasks.user_metric(name, table.metrics)
     metric = METRICS.get(name) or user_metric
     least, most = (metric.minimum, metric.maximum) if metric else (0.0, math.inf)
-    if value < least or value > most or (math.isnan(value) and name in _AMOUNTS):
+    if value < least or value > most or (name in _AMOUNTS and not math.isfinite(value)):
         raise ValueError
     if not math.isfinite(value) and (name in LOSSES or user_metric):
         return tasks.where_lower_is_better(math.inf, name, table.metrics)
-    return math.nan if math.isinf(value) and name in _AMOUNTS else value
+    return value
 
 
 def _invalid_cells(table: LogTable, name: str, places: pandas.Index) -> str:
     """Return the message about a column with cells that are no valid numbers."""
     cell = problems.show(table.texts.at[places[0], name])
-    like_it = (
-        f", and {display.count(len(places) - 1, 'more row')} like it" if len(places) > 1 else ""
-    )
     metric = METRICS.get(name) or tasks.user_metric(name, table.metrics)
     expected = metric.expected if metric else "a number from 0 on"
     if name in _REQUIRED:
         expected = f"a whole number from {int(name == 'batch_size')} on"
-    if metric and metric.share:
-        expected += f" (`percent: [{table.name(name)}]` if it is in per cent)"
     place = f"{table.place(places[0])}, {table.name(name)}"
-    return f"{place}: received {cell}{like_it}; {expected} is expected."
+    return (
+        f"{place}: received {cell}, in {display.count(len(places), 'row')}; {expected} is expected."
+    )
 
 
 def complete_progress(table: LogTable, rows: pandas.DataFrame, keys: LogFormat) -> pandas.DataFrame:
     """Return rows in order of progress with updates, examples, epochs and seconds, if known.
 
     As in Keras, an epoch has a smaller last batch if the batch size does not divide its examples.
-    Without the user's keys, epochs determine neither updates nor examples.
+    Without `examples_per_epoch`, epochs determine neither updates nor examples.
 
     Args:
         rows: Rows with the column `order`, which numbers the runs.
     """
-    rows = _with_epochs(table, rows, keys)
+    rows = _with_epochs(table, rows)
     unknown = pandas.Series(math.nan, rows.index)
     updates, examples, epochs = (rows.get(name, unknown) for name in PROGRESS)
-    if keys.updates_per_epoch is not None:
-        updates = updates.fillna(epochs * keys.updates_per_epoch)
     examples = examples.fillna(updates * rows["batch_size"])
     if (size := keys.examples_per_epoch) is not None:
         examples = examples.fillna(epochs * size)
@@ -132,20 +124,14 @@ def complete_progress(table: LogTable, rows: pandas.DataFrame, keys: LogFormat) 
         updates = updates.fillna(full_epochs * updates_per_epoch + remainder / rows["batch_size"])
     rows = rows.assign(updates=updates.fillna(examples / rows["batch_size"]), examples=examples)
     used = [name for name in PROGRESS if name in rows]
-    rows = rows.sort_values(["order", *used], kind="stable")
-    epoch_seconds = rows.pop("seconds_per_epoch") if "seconds_per_epoch" in rows else None
-    if epoch_seconds is not None and "seconds" not in rows and "epoch" in rows:
-        epochs_since = rows["epoch"].groupby(rows["order"]).diff().fillna(rows["epoch"])
-        rows["seconds"] = (epoch_seconds * epochs_since).groupby(rows["order"]).cumsum()
-    return rows
+    return rows.sort_values(["order", *used], kind="stable")
 
 
-def _with_epochs(table: LogTable, rows: pandas.DataFrame, keys: LogFormat) -> pandas.DataFrame:
+def _with_epochs(table: LogTable, rows: pandas.DataFrame) -> pandas.DataFrame:
     """Return rows with the number of finished epochs.
 
     If a log begins with epoch 0, epoch 0 is one pass over the data, so all its epochs are raised by
-    one. The exception is a row at epoch 0 without updates, which precedes the training. Examples
-    that are proportional to the epochs are raised by one pass, too.
+    one. The exception is a row at epoch 0 without updates or examples, which precedes the training.
     """
     if "epoch" not in rows:
         return rows
@@ -154,34 +140,24 @@ def _with_epochs(table: LogTable, rows: pandas.DataFrame, keys: LogFormat) -> pa
         text = f"not read: {table.name('epoch')}, since several rows of a run have the same epoch"
         table.notes.append(text)
         return rows.drop(columns="epoch")
-    later, passes = epochs > 0, None
-    if "examples" in rows and (ratios := {*(rows["examples"] / epochs)[later].dropna()}):
-        passes = ratios.pop() if len(ratios) == 1 else None
     logs = table.places["log"].loc[rows.index]
     from_zero = epochs.eq(0).groupby(logs).transform("any")
     from_zero &= epochs.mod(1).fillna(0).eq(0).groupby(logs).transform("all")
     counter = next(name for name in PROGRESS if name in rows)
-    if counter == "updates" or (counter == "examples" and passes is None):
+    if counter != "epoch":
         before = epochs.eq(0) & rows[counter].eq(0)
         from_zero &= ~before.groupby(logs).transform("any")
-    shift = (
-        from_zero if keys.first_epoch is None else pandas.Series(not keys.first_epoch, run.index)
-    )
-    if keys.first_epoch is None and shift.any():
+    if from_zero.any():
         text = "epochs count from 0: epoch 0 has used one pass over the data"
-        table.notes.append(f"{text} (`first_epoch: 1` if it has not)")
-    if counter == "examples" and passes is not None:
-        rows = rows.assign(examples=rows["examples"] + passes * shift)
-    return rows.assign(epoch=epochs + shift)
+        table.notes.append(f"{text} (leave its rows out if it has not)")
+    return rows.assign(epoch=epochs + from_zero)
 
 
 def run_status(rows: pandas.DataFrame, metrics: tasks.Metrics) -> str:
     """Return the status in the rows of a run, or `diverged`; an empty text if it finished."""
     statuses = [text for text in rows[STATED_STATUS] if text and text != records.FINISHED]
-    return statuses[-1] if statuses else records.DIVERGED if has_diverged(rows, metrics) else ""
-
-
-def has_diverged(rows: pandas.DataFrame, metrics: tasks.Metrics) -> bool:
+    if statuses:
+        return statuses[-1]
     names = (*LOSSES, *external_columns.metric_columns(metrics))
-    losses = rows.reindex(columns=names).dropna(how="all")
-    return len(losses) > 0 and bool(np.isinf(losses.iloc[-1].astype(float)).any())
+    last_losses = rows.reindex(columns=names).dropna(how="all").tail(1).astype(float)
+    return records.DIVERGED if np.isinf(last_losses).any(axis=None) else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,10 +15,10 @@ from batchscope.external import log_files, log_reading
 from batchscope.external.log_files import Log
 from batchscope.study import external_columns, log_names, run_factors
 from batchscope.study.log_keys import LogFormat, Logs
-from batchscope.study.log_names import IDENTITY, MULTIPLIERS, PROGRESS
+from batchscope.study.log_names import MULTIPLIERS, PROGRESS
 from batchscope.study.tasks import Metrics
 
-_COLUMNS = (*PROGRESS, "seconds", "seconds_per_epoch", "batch_size", "seed", "status", *MULTIPLIERS)
+_COLUMNS = (*PROGRESS, "seconds", "batch_size", "seed", "status", *MULTIPLIERS)
 _MAX_SHOWN = 12  # largest number of columns in a message
 _PRECISIONS = run_factors.FACTORS["precision"].choices
 
@@ -31,7 +31,6 @@ class LogTable:
         texts: Columns under our names, and factors; an empty text if a cell has no value.
         places: For each row, `log`, the index of its log, and `line`.
         names: Map of our name to the name in the logs if it differs.
-        percent: Our names of columns in per cent.
         factors: Map of a column that may be a factor to whether the user names it.
         ignored: Columns that are not read.
         has_one_run_per_log: Whether every log has one run, with a batch size from its path.
@@ -43,7 +42,6 @@ class LogTable:
     places: pandas.DataFrame
     logs: list[Log]
     names: dict[str, str]
-    percent: set[str]
     factors: dict[str, bool]
     ignored: list[str]
     has_one_run_per_log: bool
@@ -96,42 +94,34 @@ def read(keys: LogFormat, paths: Mapping[str, Mapping[str, str]], metrics: Metri
         UserError: If a log cannot be read, or its columns are ambiguous.
     """
     user_names, is_external = [metric.name for metric in metrics], isinstance(keys, Logs)
-    patterns = keys.pattern if is_external else {}
     user_columns = {theirs: ours for ours, theirs in keys.columns.items()}
     user_columns |= {name: name for name in (keys.factors if is_external else ())}
-    user_named, names, percent, ignored = {*user_columns.values()}, {}, set(), {}
+    user_named, names, ignored = {*user_columns.values()}, {}, {}
     has_one_run_per_log = True
     logs, tables, places = [], [], []
     for path, factors in paths.items():
-        for log in log_reading.read(path, keys, user_names):
-            values = _factors_of_log(log, factors, patterns)
-            mapping = _our_names(log, user_columns, values, user_names)
-            ignored |= dict.fromkeys(name for name in log.rows if name not in {*mapping, *patterns})
-            names |= {ours: theirs for theirs, ours in mapping.items() if ours != theirs}
-            percent |= {
-                ours
-                for theirs, ours in mapping.items()
-                if {theirs, ours} & {*keys.percent} or theirs.rstrip(")] ").endswith("%")
-            }
-            user_named |= {*values}
-            has_one_run_per_log &= isinstance(values.get("batch_size"), str)
-            tables.append(log.rows[[*mapping]].rename(columns=mapping).assign(**values))
-            places += [(len(logs), line) for line in log.rows.index]
-            logs.append(log)
+        log = log_reading.read(path, keys, user_names)
+        values = {_our_factor(name): value for name, value in factors.items()}
+        mapping = _our_names(log, user_columns, values, user_names)
+        ignored |= dict.fromkeys(name for name in log.rows if name not in mapping)
+        names |= {ours: theirs for theirs, ours in mapping.items() if ours != theirs}
+        user_named |= {*values}
+        has_one_run_per_log &= "batch_size" in values
+        tables.append(log.rows[[*mapping]].rename(columns=mapping).assign(**values))
+        places += [(len(logs), line) for line in log.rows.index]
+        logs.append(log)
     present = dict.fromkeys(name for log in logs for name in log.rows)
+    expected = f"one of {listed_columns(present)}"
     raise_problems(
-        problems.received((key,), name, f"one of {listed_columns(present)}", present).line
-        for key, keyed in (("columns or factors", user_columns), ("pattern", patterns))
-        for name in keyed
-        if name and name not in present
+        problems.received(("columns or factors",), name, expected, present).line
+        for name in user_columns
+        if name not in present
     )
     texts = pandas.concat(tables, ignore_index=True).fillna("")
     read_names = (*_COLUMNS, *external_columns.outcomes(metrics))
     factors = {name: name in user_named for name in texts if name not in read_names}
     frame = pandas.DataFrame(places, columns=["log", "line"])
-    table = LogTable(
-        texts, frame, logs, names, percent, factors, [*ignored], has_one_run_per_log, metrics
-    )
+    table = LogTable(texts, frame, logs, names, factors, [*ignored], has_one_run_per_log, metrics)
     _check_table(table)
     return table
 
@@ -141,7 +131,7 @@ def find_logs(patterns: Iterable[str], folder: Path) -> dict[str, dict[str, str]
     paths: dict[str, dict[str, str]] = {}
     for pattern in patterns:
         try:
-            for path, factors in log_files.Pattern(pattern).paths(folder):
+            for path, factors in log_files.matching_paths(pattern, folder):
                 if not path.isprintable():
                     raise UserError(
                         f"received {problems.show(path)}; a printable path is expected."
@@ -157,37 +147,6 @@ def _our_factor(name: str) -> str:
     return ours if ours in (*_COLUMNS, *run_factors.FACTORS) else name
 
 
-def _factors_of_log(
-    log: Log, factors: Mapping[str, str], patterns: Mapping[str, str]
-) -> dict[str, str | pandas.Series]:
-    """Return the factors of a log from its path, and from its columns by patterns.
-
-    Args:
-        factors: Factors of the path, from the key `files`.
-        patterns: Map of a column to its pattern. An empty name means the path.
-    """
-    values: dict[str, str | pandas.Series] = dict(factors)
-    for column, pattern in patterns.items():
-        if not column:
-            values |= _factors_in_text(pattern, Path(log.path).as_posix(), log.path)
-        elif column in log.rows:
-            texts = log.rows[column]
-            matched = {text: _factors_in_text(pattern, text, log.path) for text in texts.unique()}
-            values |= pandas.DataFrame([*texts.map(matched)], texts.index).to_dict("series")
-    return {_our_factor(name): value for name, value in values.items()}
-
-
-def _factors_in_text(pattern: str, text: str, path: str) -> dict[str, str]:
-    """Return the factors in complete parts of a path, or in a complete cell."""
-    factors = log_files.Pattern(pattern).within(text)
-    if factors is None:
-        raise UserError(
-            f"pattern: received {problems.show(pattern)}, which does not match "
-            f"{problems.show(text)} of {path}; whole parts are expected."
-        )
-    return factors
-
-
 def _our_names(
     log: Log, user_columns: Mapping[str, str], present: Iterable[str], metrics: Collection[str]
 ) -> dict[str, str]:
@@ -201,12 +160,7 @@ def _our_names(
         UserError: If several columns have one of our names.
     """
     cells = log.rows
-    by_format = PROGRESS if log.progress else ()
-    result = {
-        theirs: ours
-        for theirs, ours in user_columns.items()
-        if theirs in cells and ours not in by_format
-    }
+    result = {theirs: ours for theirs, ours in user_columns.items() if theirs in cells}
     remaining = [name for name in cells if name not in result]
     for ours, several in log_names.candidates(
         remaining, metrics, {*result.values(), *present}
@@ -238,26 +192,16 @@ def _check_table(table: LogTable) -> None:
         filled = {name for name in rows if rows[name].ne("").any()}
         if "batch_size" not in filled:
             columns = listed_columns(log.rows)
-            text = f"no batch size: not in the path, not in the columns {columns}; name it"
-            raise UserError(f"{log.path}: {text} by {display.listed(_proposed_keys(log), 'or')}.")
+            near = problems.nearest("batch_size", log.rows) or "..."
+            raise UserError(
+                f"{log.path}: no batch size: not in the path, not in the columns {columns}; name "
+                f"it by `files: .../bs{{batch_size}}/...` or `columns: {{batch_size: {near}}}`."
+            )
         if not filled & {*PROGRESS, "status"}:
             raise UserError(
                 f"{log.path}: no updates, examples or epochs: not in the columns "
                 f"{listed_columns(log.rows)}; name them by `columns: {{updates: ...}}`."
             )
-
-
-def _proposed_keys(log: Log) -> Iterator[str]:
-    """Yield keys that find the batch size in texts such as `batch_size_32` or `bs=32`."""
-    columns = {f"pattern: {{{name}: ": log.rows[name].unique()[:100] for name in log.rows}
-    texts = {"files: ": [Path(log.path).as_posix()], **columns}
-    patterns = {key: log_names.commonest_pattern(texts[key], IDENTITY) for key in texts}
-    useful = [key for key in patterns if "{batch_size}" in patterns[key]]
-    for key in useful:
-        yield f'`{key}"{patterns[key]}"{"}" * key.count("{")}`'
-    if not useful:
-        near = problems.nearest("batch_size", log.rows) or "..."
-        yield from ("`files: .../bs{batch_size}/...`", f"`columns: {{batch_size: {near}}}`")
 
 
 def listed_columns(names: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""Read event files of TensorBoard, or folders of them: one `Log` per run, one row per step."""
+"""Read an event file of TensorBoard, or the folder of a run: one row per step."""
 
 from __future__ import annotations
 
@@ -19,85 +19,65 @@ _EPOCH_PREFIX = "epoch_"  # prefix of Keras's tags with epochs as steps
 _MAX_SCALE_RATIO = 2.0  # largest ratio of the last steps of two tags with the same unit
 
 
-def read(path: str, columns: Mapping[str, str], metrics: Collection[str]) -> list[Log]:
-    """Return the log of an event file, or of every run with event files below a folder.
+def read(path: str, columns: Mapping[str, str], metrics: Collection[str]) -> Log:
+    """Return the log of an event file, or of the run with event files below a folder.
 
     A folder train or validation, as Keras and PyTorch write them, is a part of the run above it.
 
     Args:
-        columns: Map of our name to a tag. A tag of `updates` or `epoch` decides the unit of steps.
+        columns: Map of our name to a tag.
         metrics: User-defined metrics.
+
+    Raises:
+        UserError: If there is no number, or several runs, or steps count different things.
     """
     root = Path(path)
     files = sorted(root.rglob(f"*{EVENTS}*")) if root.is_dir() else [root]
-    if not files:
-        expected = "event files of TensorBoard, or files as in logs/*.csv"
-        raise UserError(f"{path}: received a folder without event files; {expected}, are expected.")
-    by_run: dict[Path, list[Path]] = {}
-    for file in files:
-        is_part = file.parent != root and log_names.is_split(file.parent.name)
-        by_run.setdefault(file.parent.parent if is_part else file.parent, []).append(file)
-    return [_read_run(str(run), parts, columns, metrics) for run, parts in by_run.items()]
-
-
-def _read_run(
-    run: str, paths: list[Path], columns: Mapping[str, str], metrics: Collection[str]
-) -> Log:
-    """Return the log of one run with a row per step."""
+    parents = [file.parent for file in files]
+    runs = {parent.parent if log_names.is_split(parent.name) else parent for parent in parents}
+    if len(runs) != 1:
+        expected = "the folder of one run, as in `files: logs/bs{batch_size}`, is expected"
+        raise UserError(f"{path}: received event files of {len(runs)} runs; {expected}.")
     steps: dict[str, dict[int, str]] = {}  # map of a tag to its steps and their values
     clock: dict[int, float] = {}
-    for path in paths:
-        folder = path.parent.name
+    for file in files:
+        folder = file.parent.name
         prefix = f"{folder}/" if log_names.is_split(folder) else ""
-        for time, step, tag, value in _events(path):
+        for time, step, tag, value in _events(file):
             steps.setdefault(f"{prefix}{tag}", {})[step] = value
             clock[step] = time
     if not steps:
-        raise UserError(f"{run}: received no number in its event files; some are expected.")
+        raise UserError(f"{path}: received no number in its event files; some are expected.")
     outcomes = [
         tag for tag in steps if tag in columns.values() or log_names.is_evaluated(tag, metrics)
     ]
-    unit, tags = _unit_and_tags(run, {tag: max(steps[tag]) for tag in outcomes or steps}, columns)
-    rows = {}
+    tags = outcomes or list(steps)
+    unit, rows = _unit(path, {tag: max(steps[tag]) for tag in tags}), {}
     for step in sorted({step for tag in tags for step in steps[tag]}):
         since = clock[step] - min(clock.values())
         values = {tag: steps[tag][step] for tag in tags if step in steps[tag]}
         rows[step] = {unit: str(step), "wall_time": f"{since:.3f}"} | values
-    table = json_log.make_table(run, rows.items()).assign(
-        **{tag: "" for tag in steps if tag not in tags}
-    )
-    return Log(run, "TensorBoard event files", table, tuple(map(str, paths)), "step", unit)
+    table = json_log.make_table(path, rows).assign(**{tag: "" for tag in steps if tag not in tags})
+    return Log(path, "TensorBoard event files", table, tuple(map(str, files)), "step")
 
 
-def _unit_and_tags(
-    run: str, last: dict[str, int], columns: Mapping[str, str]
-) -> tuple[str, list[str]]:
-    """Return the unit of the steps, and the tags that have this unit.
+def _unit(path: str, last: dict[str, int]) -> str:
+    """Return the unit of the steps of all tags: `updates` or `epoch`.
 
     Args:
         last: Map of a tag to its last step.
 
     Raises:
-        UserError: If the steps of tags have different units.
+        UserError: If the steps of tags count different things.
     """
-    for unit in ("updates", "epoch"):
-        if (tag := columns.get(unit)) in last:
-            return unit, [name for name in last if _is_same_scale(last[name], last[tag])]
     low, high = min(last, key=last.__getitem__), max(last, key=last.__getitem__)
-    if not _is_same_scale(last[low], last[high]):
+    if last[high] + 1 > _MAX_SCALE_RATIO * (last[low] + 1):
         raise UserError(
-            f"{run}: the steps of tags count different things: {high} ends at step {last[high]}, "
-            f"and {low} at step {last[low]}. Name a tag that counts updates, `columns: {{updates: "
-            f"{high}}}`, or one that counts epochs, `columns: {{epoch: {low}}}`; tags with other "
-            "steps are not read."
+            f"{path}: the steps of tags count different things: {high} ends at step {last[high]}, "
+            f"and {low} at step {last[low]}; the same counter is expected in both."
         )
     are_epochs = all(tag.rpartition("/")[2].startswith(_EPOCH_PREFIX) for tag in last)
-    return "epoch" if are_epochs else "updates", [*last]
-
-
-def _is_same_scale(first: int, second: int) -> bool:
-    low, high = sorted((first + 1, second + 1))
-    return high <= _MAX_SCALE_RATIO * low
+    return "epoch" if are_epochs else "updates"
 
 
 def _events(path: Path) -> Iterator[tuple[float, int, str, str]]:

@@ -65,7 +65,10 @@ class FigureTables:
     """
 
     def __init__(
-        self, folder: Path | None = None, metrics: tasks.Metrics = (), **frames: pandas.DataFrame
+        self,
+        folder: Path | str | None = None,
+        metrics: tasks.Metrics = (),
+        **frames: pandas.DataFrame,
     ) -> None:
         vars(self).update(frames, _folder=folder, metrics=metrics)
 
@@ -78,13 +81,12 @@ class FigureTables:
 
         if name not in table_entries.TABLES:
             raise AttributeError(name)
-        frame = pandas.DataFrame()
+        vars(self)[name] = pandas.DataFrame()
         if folder := self._folder:
-            frame = timing_repeats.table_over_jobs(
-                name, lambda table: csv_tables.read(folder / f"{table}.csv")
+            vars(self)[name] = timing_repeats.table_over_jobs(
+                name, lambda table: csv_tables.read(Path(folder, f"{table}.csv"))
             )
-        vars(self)[name] = frame
-        return frame
+        return vars(self)[name]
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -97,7 +99,7 @@ def figure_names(experiment: PlannedExperiment) -> list[str]:
     Figures over epochs are followed by their variants over the other budgets.
     """
     batch_sizes = experiment.batch_sizes
-    is_requirement_met = {
+    is_met = {
         FigureRequirement.AT_EPOCHS: experiment.at_epochs,
         FigureRequirement.PREFIXES: not experiment.depends_on_horizon,
         FigureRequirement.EVALUATIONS: experiment.has_evaluations,
@@ -108,7 +110,7 @@ def figure_names(experiment: PlannedExperiment) -> list[str]:
     }
     available = figure_checks.default_figures(
         {*experiment.measures, *experiment.timings},
-        [requirement for requirement, is_met in is_requirement_met.items() if is_met],
+        [requirement for requirement in is_met if is_met[requirement]],
         {*experiment.columns, *experiment.vary} if experiment.columns else None,
     )
     # With one batch size, epochs are proportional to updates.
@@ -122,16 +124,11 @@ def figure_names(experiment: PlannedExperiment) -> list[str]:
     return list(names)
 
 
-def read(folder: Path | str, metrics: tasks.Metrics = ()) -> FigureTables:
-    return FigureTables(Path(folder), metrics)
-
-
 def write(
     tables: Path | str,
     names: Collection[str],
     folder: Path | str,
     processes: int = 1,
-    published: Collection[str] = (),
     metrics: tasks.Metrics = (),
 ) -> None:
     """Draw figures from the tables in one folder into another, which is replaced as a whole.
@@ -140,7 +137,6 @@ def write(
     shows. `figures.json` lists these figures in order.
 
     Args:
-        published: Figures that also show published values.
         metrics: User-defined metrics of the experiment.
     """
     import multiprocessing
@@ -151,8 +147,7 @@ def write(
 
     _read_once.cache_clear()  # the tables may have changed
     with disk.atomic_folder(folder) as new_folder:
-        shared = tables, new_folder, published, metrics
-        write_figure = functools.partial(_write_figure, *shared)
+        write_figure = functools.partial(_write_figure, tables, new_folder, metrics)
         if (workers := min(processes, len(names))) > 1:
             fork = multiprocessing.get_context("fork")
             with ProcessPoolExecutor(
@@ -165,23 +160,11 @@ def write(
         (new_folder / LISTING).write_text(lines + "\n", encoding="utf-8")
 
 
-def is_complete(folder: Path) -> bool:
-    """Return whether a folder is absent or has all files of the figures that it lists."""
-    if not folder.is_dir():
-        return True
-    try:
-        entries = json.loads((folder / LISTING).read_text(encoding="utf-8"))
-        names = {f"{entry['name']}{suffix}" for entry in entries for suffix in SUFFIXES}
-    except (OSError, ValueError, TypeError, KeyError):
-        return False
-    return names <= {path.name for path in folder.iterdir()}
-
-
-_read_once = functools.cache(read)  # once per process
+_read_once = functools.cache(FigureTables)  # once per process
 
 
 def _write_figure(
-    tables: Path | str, folder: Path, published: Collection[str], metrics: tasks.Metrics, name: str
+    tables: Path | str, folder: Path, metrics: tasks.Metrics, name: str
 ) -> dict[str, Any] | None:
     """Write the files of a figure; return its entry of the list, or None without content."""
     from batchscope.figures import canvas, figure_rows
@@ -191,16 +174,15 @@ def _write_figure(
     frame = select(read, figure)
     if frame.empty:
         return None
-    published_rows = read.published[read.published["figure"] == name] if name in published else None
+    published_rows = read.published[read.published["figure"] == name]
     svg, png = canvas.svg_and_png(draw(frame, figure, published_rows), figure.title)
     frame.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
     (folder / f"{name}.png").write_bytes(png)
     (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
-    entry = {key: getattr(figure, key) for key in ("name", "title", "category", "caption", "table")}
-    columns = [panel.column for panel in figure_rows.filled_panels(frame, figure)]
+    keys = ("name", "title", "category", "caption", "table")
     return {
-        **entry,
-        "columns": columns,
+        **{key: getattr(figure, key) for key in keys},
+        "columns": [panel.column for panel in figure_rows.filled_panels(frame, figure)],
         "of": figure.variant_of or figure.name,
         "axis": figure.variant_axis,
     }

@@ -64,13 +64,6 @@ def svg_and_png(figure: Figure, title: str) -> tuple[str, bytes]:
 
     The bytes are the same for the same data.
     """
-
-    # Rounding to hundredths of a point reduces the file to two thirds.
-    def round_coordinates(attribute: re.Match) -> str:
-        return _NUMBER.sub(
-            lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."), attribute[0]
-        )
-
     text, image = io.StringIO(), io.BytesIO()
     with style():
         # One layout serves both formats; savefig would draw twice.
@@ -82,7 +75,15 @@ def svg_and_png(figure: Figure, title: str) -> tuple[str, bytes]:
             part.patch.set_visible(False)
         metadata = {"Title": title, "Date": None, "Creator": None}
         FigureCanvasSVG(figure).print_svg(text, metadata=metadata)
-    return _COORDINATES.sub(round_coordinates, text.getvalue()), image.getvalue()
+    # Rounding to hundredths of a point reduces the file to two thirds.
+    rounded = _COORDINATES.sub(
+        lambda attribute: _NUMBER.sub(_rounded, attribute[0]), text.getvalue()
+    )
+    return rounded, image.getvalue()
+
+
+def _rounded(number: re.Match) -> str:
+    return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -148,17 +149,11 @@ def series_styles(count: int) -> list[dict[str, Any]]:
     """Return markers and lines in two tones of ink, for series other than batch sizes."""
     styles = []
     for index in range(count):
-        colour, hollow = (INK, MUTED)[index % 2], index // 2 % 2
-        styles.append(
-            {
-                "color": colour,
-                "marker": MARKERS[index % len(MARKERS)],
-                "linestyle": LINE_STYLES[index % len(LINE_STYLES)],
-                "markerfacecolor": PAPER if hollow else colour,
-                "markeredgecolor": colour if hollow else PAPER,
-                "markeredgewidth": 1.0 if hollow else 0.6,
-            }
-        )
+        colour, is_hollow = (INK, MUTED)[index % 2], index // 2 % 2
+        hollow = {"markerfacecolor": PAPER, "markeredgecolor": colour, "markeredgewidth": 1.0}
+        edge = hollow if is_hollow else {"markerfacecolor": colour, **MARKER_EDGE}
+        line = {"linestyle": LINE_STYLES[index % len(LINE_STYLES)]}
+        styles.append({"color": colour, "marker": MARKERS[index % len(MARKERS)], **line, **edge})
     return styles
 
 

@@ -35,7 +35,7 @@ def tables_by_series(tables: FigureTables) -> Iterator[tuple[dict[str, Any], Fig
     names = [name for name in run_series.varying_factors(advice) if name != RATE]
     for factors in advice[names].drop_duplicates().to_dict("records") if names else [{}]:
         frames_by_name = {"trajectories": tables.trajectories}
-        for name in ("advice", "comparisons", "to_target", "runs"):
+        for name in ("advice", "comparisons", "runs"):
             frame = getattr(tables, name)
             table_factors = {factor: value for factor, value in factors.items() if factor in frame}
             frames_by_name[name] = run_series.rows_with_factors(frame, table_factors)

@@ -1,10 +1,11 @@
-"""The rows, columns and panels that a figure shows: tables of runs and a specification -> frame.
+"""The rows, columns and panels that a figure shows: tables and a specification -> frame.
 
-`timing_rows` has the same for tables of timings.
+Tables of runs come first, then tables of timings.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -15,8 +16,10 @@ import pandas
 from batchscope.analysis import best_learning_rates, run_series
 from batchscope.core import display
 from batchscope.figures import FigureTables
+from batchscope.host import requirements
 from batchscope.study import columns, specifications
 from batchscope.study.specifications import Panel
+from batchscope.study.tables import value_range
 
 RUN_KEYS = ("machine", "run")
 
@@ -141,3 +144,31 @@ def _at_best_rates(runs: pandas.DataFrame) -> pandas.DataFrame:
             rate = choice.learning_rate if choice.learning_rate > 0 else finished_counts.idxmax()
             best_runs.append(rows[rows["learning_rate"] == rate])
     return pandas.concat(best_runs).sort_index()
+
+
+def usable_timings(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the rows without missing requirements, with utilisations limited to 100 %.
+
+    Short samples can be above 100 %.
+    """
+    rows = rows[~rows["status"].isin(requirements.LABELS)] if "status" in rows else rows
+    shares = rows.filter(like="_percent")
+    return rows.assign(**{name: shares[name].clip(*value_range(name)) for name in shares})
+
+
+def sweep_series(frame: pandas.DataFrame) -> list[run_series.Series]:
+    """Return a series for each sweep on a machine, with its rows in order of batch size.
+
+    A factor that changes with the batch size also distinguishes sweeps, because each has its fit.
+    """
+    frame = frame.reset_index(drop=True)
+    return [
+        replace(group, frame=frame.loc[group.frame.index].sort_values("batch_size", kind="stable"))
+        for group in run_series.split_series(frame.assign(batch_size=0))
+    ]
+
+
+def constant_value(rows: pandas.DataFrame, column: str) -> float:
+    """Return the number that all rows of a series share; NaN without a number."""
+    values = rows[column].dropna() if column in rows else ()
+    return float(values.iloc[0]) if len(values) else math.nan

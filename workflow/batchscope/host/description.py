@@ -1,7 +1,6 @@
-"""Describe this machine, its current load and the versions of packages, for the records."""
+"""Describe this machine and the versions of packages, for the records."""
 
 import contextlib
-import os
 import platform
 from importlib import metadata
 from pathlib import Path
@@ -23,53 +22,27 @@ def versions() -> dict[str, str]:
 
 
 def describe() -> dict[str, Any]:
-    """Return the CPU, cores, memory in GiB, GPUs, clocks in MHz and system of this machine."""
-    cpu, frequency = platform.processor() or platform.machine(), psutil.cpu_freq()
+    """Return the CPU, cores, memory in GiB, NVIDIA GPUs and system of this machine."""
+    cpu = platform.processor() or platform.machine()
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
         cpu = models[0] if models else cpu
     return {
         "cpu": cpu,
-        # A virtual machine may not report the highest clock.
-        **({"cpu_max_mhz": frequency.max} if frequency and frequency.max else {}),
         "cores": psutil.cpu_count(logical=False),
-        "logical_cores": psutil.cpu_count(logical=True),
         "usable_cores": requirements.usable_cores(),
         "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
-        **_describe_gpus(),
+        "gpu": _gpu_names(),
         "platform": platform.platform(),
     }
 
 
-def current_load() -> dict[str, float | None]:
-    """Return the 1-minute load average and the CPU frequency in MHz."""
-    frequency = psutil.cpu_freq()
-    return {
-        "load_average": os.getloadavg()[0],
-        "cpu_mhz": frequency.current if frequency else None,
-    }
-
-
-def _describe_gpus() -> dict[str, list]:
-    """Return the names, cores and highest clocks in MHz of the NVIDIA GPUs, through NVML.
-
-    Each list has one item per GPU, None if the driver does not report the value.
-    """
+def _gpu_names() -> list[str]:
     import pynvml as nvml
 
-    with contextlib.suppress(nvml.NVMLError), contextlib.ExitStack() as opened:
+    with contextlib.suppress(nvml.NVMLError):
         nvml.nvmlInit()
-        opened.callback(nvml.nvmlShutdown)
-        handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
-        gpus: dict[str, list] = {"gpu": [str(nvml.nvmlDeviceGetName(gpu)) for gpu in handles]}
-        for name, query, arguments in (
-            ("gpu_cores", nvml.nvmlDeviceGetNumGpuCores, ()),
-            ("gpu_max_mhz", nvml.nvmlDeviceGetMaxClockInfo, (nvml.NVML_CLOCK_SM,)),
-        ):
-            gpus[name] = [None] * len(handles)
-            for index, handle in enumerate(handles):
-                with contextlib.suppress(nvml.NVMLError):
-                    gpus[name][index] = query(handle, *arguments)
-        return gpus
-    return {"gpu": []}
+        handles = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
+        return [str(nvml.nvmlDeviceGetName(handle)) for handle in handles]
+    return []

@@ -43,7 +43,7 @@ SNAKEMAKE_PID = "BATCHSCOPE_SNAKEMAKE_PID"  # environment variable of Snakemake'
 TABLE_STEPS = frozenset({"tabulate", "claims", "figures", "interim", "report"})
 _TRAINING_SOCKET, _TABLES_SOCKET = "training", "tables"
 # The server answers with a step's process id, then with its exit status (-n after signal n).
-_PID_FORMAT, _STATUS_FORMAT = struct.Struct("!q"), struct.Struct("!h")
+_NUMBER = struct.Struct("!q")
 # Signals that ask a process to stop, and their handlers in a step.
 _STOP_SIGNALS = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: interruption.stop}
 
@@ -66,7 +66,7 @@ class Step(NamedTuple):
             _wait_for(self.end_event, snakemake_pid, self.send_signal)
         if isinstance(self.end_event, int):
             return _reap(self.pid)
-        status = _receive_number(self.end_event, _STATUS_FORMAT)
+        status = _receive_number(self.end_event)
         return -signal.SIGKILL if status is None else status
 
 
@@ -112,7 +112,7 @@ def request(arguments: list[str], snakemake_pid: str) -> Step | None:
             socket.send_fds(server, [b"-"], [sys.stdout.fileno(), sys.stderr.fileno()])
             server.sendall(json.dumps(job).encode() + b"\n")
             _wait_for(server, snakemake_pid)
-            if (pid := _receive_number(server, _PID_FORMAT)) is not None:
+            if (pid := _receive_number(server)) is not None:
                 return Step(pid, server)
     server.close()
     return None
@@ -246,7 +246,7 @@ def serve(
                 pid, job = steps.pop(ready)
                 os.close(ready)
                 with job, contextlib.suppress(OSError):  # the job may have ended
-                    job.sendall(_STATUS_FORMAT.pack(_reap(pid)))
+                    job.sendall(_NUMBER.pack(_reap(pid)))
                 continue
             if ready is tables:
                 _import_modules(table_modules)
@@ -279,7 +279,7 @@ def _read_request(job: socket.socket, can_share: Callable[[list[str]], bool]) ->
             fcntl.fcntl(job, fcntl.F_SETOWN, os.getpid())
             fcntl.fcntl(job, fcntl.F_SETFL, fcntl.fcntl(job, fcntl.F_GETFL) | os.O_ASYNC)
             if not select.select([job], [], [], 0)[0]:  # the job had not closed it before
-                job.sendall(_PID_FORMAT.pack(os.getpid()))
+                job.sendall(_NUMBER.pack(os.getpid()))
                 return request["arguments"]
     job.shutdown(socket.SHUT_RDWR)
     os._exit(0)
@@ -307,7 +307,7 @@ def is_same_user(connection: socket.socket) -> bool:
     return struct.unpack("3i", peer)[1] == os.getuid()
 
 
-def _receive_number(connection: socket.socket, number: struct.Struct) -> int | None:
+def _receive_number(connection: socket.socket) -> int | None:
     with contextlib.suppress(OSError, struct.error):
-        return number.unpack(connection.recv(number.size))[0]
+        return _NUMBER.unpack(connection.recv(_NUMBER.size))[0]
     return None

@@ -4,11 +4,11 @@ import atexit
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 
-_TIMEOUT_SECONDS = 60.0  # maximum wait until the main thread answers
+_HANDLER_SECONDS = 0.2  # until the main thread has run a handler
 _interrupted = False  # whether Ctrl-C has reached this Snakemake
-_handlers_ran = threading.Event()
 
 
 class Stopped(SystemExit):
@@ -41,18 +41,14 @@ def install_handler(handler: Callable[[int, object], None] = stop) -> None:
 def install_snakemake_handler() -> None:
     """Install the handler of Ctrl-C that ends Snakemake and prints how to continue."""
     install_handler(_stop_snakemake)
-    signal.signal(signal.SIGURG, lambda signum, frame: _handlers_ran.set())
 
 
 def is_interrupted() -> bool:
     """Return whether Ctrl-C has reached this Snakemake.
 
-    Another thread may learn that a job ended by Ctrl-C before the main thread runs the handler of
-    SIGINT. So it sends SIGURG and waits for its handler: Python runs handlers in the order of the
-    signal numbers, so the handler of SIGINT has run before.
+    A thread that learns that a job ended by Ctrl-C first leaves the main thread time to run the
+    handler of SIGINT.
     """
     if not _interrupted and threading.current_thread() is not threading.main_thread():
-        _handlers_ran.clear()
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGURG)
-        _handlers_ran.wait(_TIMEOUT_SECONDS)
+        time.sleep(_HANDLER_SECONDS)
     return _interrupted

@@ -8,6 +8,7 @@ _ALLOCATOR_REFUSAL = re.compile(
     r"|CUDA_ERROR_OUT_OF_MEMORY|CUDNN_STATUS_ALLOC_FAILED|CUBLAS_STATUS_ALLOC_FAILED"
     r"|([Cc]an't|[Cc]annot) allocate memory|([Uu]nable|[Ff]ailed) to allocate"
     r"|out of memory|Memory allocation failed"
+    r"|Operation received an exception:Status: 1, "  # oneDNN's dnnl_out_of_memory
 )
 _LOG_PREFIX = re.compile(r"^[IWEF]\d{4} [\d:.]+ +\d+ \S+\] |\{\{.*?\}\} ?")
 

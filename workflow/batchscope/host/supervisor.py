@@ -21,7 +21,6 @@ from pathlib import Path
 
 import psutil
 
-_REAP_SECONDS = 10.0  # between two searches for orphans that have ended
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # options of prctl(2)
 
 
@@ -56,16 +55,10 @@ def _signal_descendants(signum: int) -> bool:
 
 def kill_descendants() -> None:
     while _signal_descendants(signal.SIGKILL):
-        _reap_children()
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
         time.sleep(0.01)
-
-
-def _reap_children(until_pid: int = 0) -> None:
-    """Collect the children that have ended, until the child `until_pid` is the next one."""
-    options = os.WEXITED | os.WNOHANG | os.WNOWAIT
-    with contextlib.suppress(ChildProcessError):
-        while (child := os.waitid(os.P_ALL, 0, options)) and child.si_pid != until_pid:
-            os.waitpid(child.si_pid, 0)
 
 
 def main(command: list[str]) -> None:
@@ -78,14 +71,12 @@ def main(command: list[str]) -> None:
     if pid == 0:
         _run_command(command)
     end_event, signals = os.pidfd_open(pid), []
-    while end_event not in (ready := select.select([end_event, job], [], [], _REAP_SECONDS)[0]):
-        _reap_children(until_pid=pid)
-        if ready:
-            if not (signum := job.recv(1)):
-                kill_descendants()
-                return
-            signals += signum
-            _signal_descendants(signum[0])
+    while end_event not in select.select([end_event, job], [], [])[0]:
+        if not (signum := job.recv(1)):
+            kill_descendants()
+            return
+        signals += signum
+        _signal_descendants(signum[0])
     _, status, _ = os.wait4(pid, 0)
     seconds = time.monotonic() - start
     kill_descendants()

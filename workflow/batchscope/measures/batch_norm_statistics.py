@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from batchscope.core import private_interfaces
+from batchscope.datasets import Examples
 from batchscope.measures.finished_run import even_chunk
 from batchscope.training import losses
 
@@ -30,17 +31,17 @@ def normalisation_layers(model: keras.Model) -> list[keras.layers.BatchNormaliza
 
 
 def make_estimator(
-    model: keras.Model, images: np.ndarray, scale: float, chunk: int | None = None
+    model: keras.Model, examples: Examples, chunk: int | None = None
 ) -> Callable[[], None]:
     """Return a function that sets the moving statistics to estimates for the current weights.
 
     The model cannot be trained afterwards: its dropout stays switched off and its momenta are lost.
 
     Args:
-        images: Training inputs, shape (n, *input_shape), before multiplication by `scale`.
+        examples: Training examples.
         chunk: Examples per forward pass.
     """
-    norm_layers = normalisation_layers(model)
+    images, norm_layers = examples.images, normalisation_layers(model)
     losses.switch_off_dropout(model)
     for layer in norm_layers:
         layer.momentum = 0.0  # after a chunk, the moving statistics are the statistics of the chunk
@@ -50,9 +51,11 @@ def make_estimator(
         autograph=False, input_signature=[tf.TensorSpec([None, *images.shape[1:]], images.dtype)]
     )
     def forward(rows: tf.Tensor) -> None:
-        model(losses.scaled_images(rows, scale), training=True)
+        model(losses.scaled_images(rows, examples.scale), training=True)
 
     def estimate() -> None:
+        if not norm_layers:
+            return
         statistics = []
         for layer in norm_layers:
             statistics += [layer.moving_mean, layer.moving_variance]

@@ -1,24 +1,117 @@
-"""Train a run again, with branches at several points: the computation of the measure `branches`."""
+"""Train a run again, with branches at several points: the computation of the measure `branches`.
+
+All branches of a point use the next examples of the training, in the same order. The branch with
+the multiple k has k times the batch size and a constant rate: the rate of the training, times k for
+sgd or the square root of k otherwise (`batch_phases.rate_factor`). Its loss is the validation loss
+after each of `part_count` parts of the window, smoothed exponentially: l <- (l + loss) / 2.
+
+Source: W. Merrill et al. 2025, "Critical Batch Size Revisited", arXiv 2505.23971.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
 from batchscope.core import disk
 from batchscope.measures import finite, noise_scale
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.study import names
 from batchscope.study.batch_phases import rate_factor
-from batchscope.study.versions import VERSIONS
-from batchscope.training import models
-from batchscope.training.branches import Branches, Window
+from batchscope.study.registry import VERSIONS
+from batchscope.training import models, optimizers
 from batchscope.training.fit import Training
 from batchscope.training.losses import Objective
-from batchscope.training.step_loop import epoch_order
+from batchscope.training.step_loop import StepLoop, Totals, epoch_order
+from batchscope.training.update_methods import assign_values
+
+
+class Window(NamedTuple):
+    """Length of the branches, and their multiples of the batch size."""
+
+    multiples: tuple[int, ...]  # in rising order from 1; each divides the last
+    batch_size: int  # of the branch with the multiple 1
+    part_size: int  # examples between two evaluations: whole batches of every multiple
+    part_count: int
+
+    @property
+    def examples(self) -> int:
+        return self.part_size * self.part_count
+
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any], batch_size: int, examples: int) -> Window:
+        """Return the window of a measure's settings, rounded up to whole batches."""
+        multiples = tuple(sorted({1, *settings["factors"]}))
+        largest = multiples[-1] * batch_size
+        count = settings["evaluations"]
+        length = settings["window"] or examples
+        return cls(multiples, batch_size, math.ceil(length / count / largest) * largest, count)
+
+
+class Branches:
+    """Branches of a training whose graphs are built. They leave all its variables unchanged."""
+
+    def __init__(self, training: Training, window: Window) -> None:
+        self._training, self._window = training, window
+        self._optimizer = optimizers.make_optimizer(training.factors)
+        self._size = tf.Variable(window.batch_size, False, dtype=tf.int32)
+        batches = replace(training.batches, size=self._size, drop_remainder=True, offset=0)
+        arguments = training.model, self._optimizer, training.training_set, batches
+        self._loop = StepLoop(*arguments)
+        # The model's variables include the random generators of its dropout layers.
+        augment = batches.augment
+        self._shared_variables = [
+            *training.model.variables,
+            *(augment.variables if augment else []),
+        ]
+
+    def losses(self, order: np.ndarray, rate: float) -> list[float]:
+        """Return the smoothed loss of each branch from the present weights; NaN if it diverged.
+
+        Args:
+            order: Indices of the examples of the window, int32.
+            rate: Learning rate of the training's next update.
+        """
+        values = [variable.numpy() for variable in self._shared_variables]
+        losses = []
+        for multiple in self._window.multiples:
+            losses.append(self._branch_loss(order, rate, multiple))
+            assign_values(self._shared_variables, values)
+        return losses
+
+    def _branch_loss(self, order: np.ndarray, rate: float, multiple: int) -> float:
+        # The rate is left out, because it is no variable if it follows a schedule.
+        variables, training_variables = (
+            [variable for variable in optimizer.variables if variable.name != "learning_rate"]
+            for optimizer in (self._optimizer, self._training.optimizer)
+        )
+        assign_values(variables, [variable.value for variable in training_variables])
+        factor = rate_factor(self._training.factors["optimizer"], multiple)
+        self._optimizer.learning_rate = rate * factor
+        size, smoothed = multiple * self._window.batch_size, math.nan
+        self._size.assign(size)
+        for part in np.split(order, self._window.part_count):
+            for examples in self._examples_of_calls(part):
+                padded = np.resize(examples, self._loop.examples)
+                _, totals, _, _ = self._loop.run(padded, 0, len(examples) // size, Totals())
+                if not math.isfinite(totals.loss):
+                    return math.nan
+            loss, _ = self._training.validation_loss.evaluate()
+            smoothed = loss if math.isnan(smoothed) else (smoothed + loss) / 2
+        return smoothed
+
+    def _examples_of_calls(self, part: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield the examples of each call: whole batches of every multiple, at most an epoch."""
+        largest = self._window.multiples[-1] * self._window.batch_size
+        max_examples = self._loop.examples // largest * largest
+        for start in range(0, len(part), max_examples):
+            yield part[start : start + max_examples]
 
 
 class BranchedTraining(Training):
@@ -28,17 +121,17 @@ class BranchedTraining(Training):
         name = names.run_name({**run.factors, "evaluate_every": 0})
         super().__init__(replace(run, name=name), folder=run.scratch)
         self.window = Window.from_settings(settings, self.factors["batch_size"], self.examples)
-        self._noise_loss, self._branches = noise_loss, None
+        self._noise_loss = noise_loss
         examples_used = run.record["epochs_run"] * self.examples
         shares = settings["points"]
         self._shares = {self._updates_after(share * examples_used): share for share in shares}
         self.visited_updates = tuple(self._shares)
         self._file = self.folder / "points.json"
         weights = run.record["sha256"].get("final.npz")
-        self._training = f"{VERSIONS['branches']} {self._run_key} {weights}"
+        self._key = f"{VERSIONS['branches']} {self._run_key} {weights}"
         saved = disk.read_json(self._file) if self._file.exists() else {}
         # A killed job may have left points, but also another training in the same folder.
-        is_same = saved.get("training") == self._training
+        is_same = saved.get("training") == self._key
         self.points: dict[str, Any] = saved["points"] if is_same else {}
 
     def _updates_after(self, examples: float) -> int:
@@ -50,19 +143,18 @@ class BranchedTraining(Training):
     def epochs(self) -> int:
         return math.ceil(max(self.visited_updates) / self.course.epoch_updates(0))
 
+    @cached_property
+    def _branches(self) -> Branches:
+        return Branches(self, self.window)
+
     def visit(self) -> None:
         """Measure at a branch point, unless a killed job has done so."""
         key = str(self.updates)
         if key not in self.points:
             self.points[key] = self._measure_point()
-            disk.write_json(self._file, {"training": self._training, "points": self.points})
+            disk.write_json(self._file, {"training": self._key, "points": self.points})
 
     def _measure_point(self) -> dict[str, Any]:
-        if self._branches is None:
-            state = self.factors, self.model, self.optimizer, self.training_set, self.batches
-            self._branches = Branches(
-                *state, lambda: self.validation_objective.evaluate()[0], self.window
-            )
         rate = self.optimizer.learning_rate
         if self.schedule:
             last = self.course.updates(self.factors["epochs"]) - 1  # the schedule ends there
@@ -70,12 +162,14 @@ class BranchedTraining(Training):
         rate = float(np.asarray(rate))
         losses = self._branches.losses(self._next_examples(), rate)
         optimizer = self.factors["optimizer"]
+        models.set_weights(self._noise_loss.model, *models.weights(self.model))
+        noise, _ = noise_scale.estimate_noise_scale(self._noise_loss)
         return {
             "share": self._shares[self.updates],
             "examples_used": self.progress.epoch * self.examples + self.examples_of_epoch,
             "losses": [loss if math.isfinite(loss) else None for loss in losses],
             "learning_rates": [rate * rate_factor(optimizer, k) for k in self.window.multiples],
-            "noise": self._measure_noise_scale(),
+            "noise": finite(noise.columns),
         }
 
     def _next_examples(self) -> np.ndarray:
@@ -86,7 +180,3 @@ class BranchedTraining(Training):
             epoch += 1
             order = np.concatenate([order, epoch_order(seed, epoch, self.examples)])
         return order[: self.window.examples]
-
-    def _measure_noise_scale(self) -> dict[str, float | None]:
-        models.set_weights(self._noise_loss.model, *models.weights(self.model))
-        return finite(noise_scale.estimate_noise_scale(self._noise_loss)[0].columns)

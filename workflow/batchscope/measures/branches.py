@@ -196,11 +196,7 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     snapshots.check_same_history(run, training.epochs, training.progress.history)
     points = [training.points[str(updates)] for updates in sorted(training.visited_updates)]
     window = training.window
-    details = {
-        "points": points,
-        "factors": list(window.multiples),
-        "batch_size": window.batch_size,
-    }
+    details = {"points": points, "factors": list(window.multiples), "batch_size": window.batch_size}
     rows = _point_rows({**details, "settings": settings}, Path())
     *_, last = rows
     return Measured({"local_critical_batch_size": last["local_critical_batch_size"]}, details)

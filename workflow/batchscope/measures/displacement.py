@@ -59,8 +59,7 @@ ENTRY = Measure(
             "Number of recorded updates.", unit="updates", label="Number of updates"
         ),
         "update_norm_mean": PositiveColumn(
-            "Mean Euclidean norm of an update.",
-            label="Mean norm of an update",
+            "Mean Euclidean norm of an update.", label="Mean norm of an update"
         ),
         "update_norm_median": PositiveColumn(
             "Median Euclidean norm of an update.", label="Median norm of an update"
@@ -80,12 +79,10 @@ ENTRY = Measure(
             "displacement",
             "Number and size of the updates",
             "Weights",
-            caption=(
-                "Fewer or smaller updates? The distance from the initial weights is the number of "
-                "updates times their mean norm times the straightness of the path. So the "
-                "doublings of these three from the smallest batch size, paired by seed, add up to "
-                "those of the distance."
-            ),
+            "Fewer or smaller updates? The distance from the initial weights is the number of "
+            "updates times their mean norm times the straightness of the path. So the "
+            "doublings of these three from the smallest batch size, paired by seed, add up to "
+            "those of the distance.",
             panels=tuple(
                 Panel(column, title, "doublings from the smallest size", Scale.DOUBLINGS)
                 for column, title in (

@@ -18,7 +18,6 @@ from batchscope.study.specifications import (
     Measure,
     Panel,
     PositiveColumn,
-    Requirements,
 )
 
 if TYPE_CHECKING:
@@ -90,10 +89,8 @@ ENTRY = Measure(
                 )
                 for split, title in _TITLES.items()
             ),
-            requires=Requirements(
-                columns=(
-                    "|".join(f"{split}_{name}" for name in tasks.METRICS for split in _TITLES),
-                )
+            log_columns=(
+                "|".join(f"{split}_{name}" for name in tasks.METRICS for split in _TITLES),
             ),
         ),
         Figure(
@@ -110,7 +107,7 @@ ENTRY = Measure(
                     "training − test {first}{points}",
                 ),
             ),
-            requires=Requirements(columns=("|".join(["generalisation_gap", *tasks.GAPS]),)),
+            log_columns=("|".join(["generalisation_gap", *tasks.GAPS]),),
         ),
     ),
     memory_mb=2000,
@@ -140,7 +137,7 @@ def generalisation_gaps(metrics: dict[str, float], metric: str) -> dict[str, flo
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     """Evaluate a run on every split, with final or best weights or the weights after an epoch."""
     from batchscope.study import snapshot_epochs
-    from batchscope.training import losses, trajectory
+    from batchscope.training import losses
 
     weights, epoch = settings["weights"], settings["epoch"]
     if epoch:
@@ -149,5 +146,5 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     objective = losses.Objective(run.model(weights), examples["train"])
     metrics: dict[str, float] = {}
     for split, rows in examples.items():
-        metrics |= trajectory.columns_of_split(split, objective.with_examples(rows).evaluate())
+        metrics |= objective.with_examples(rows).evaluate_split(split)
     return Measured(metrics | generalisation_gaps(metrics, tasks.TASKS[run.data.task][0]))

@@ -42,9 +42,6 @@ class FinishedRun(TrainingRun):
     def record(self) -> dict[str, Any]:
         return self.files.record
 
-    def weights_file(self, weights_name: str) -> Path:
-        return self.folder / f"{weights_name}.npz"
-
     def weights(self, weights_name: str) -> tuple[Arrays, Arrays]:
         return self.files.weights(weights_name)
 
@@ -57,7 +54,7 @@ class FinishedRun(TrainingRun):
         try:
             models.set_weights(model, *self.weights(weights_name))
         except UserError as error:
-            raise UserError(f"{self.weights_file(weights_name)}: {error}") from None
+            raise UserError(f"{self.folder / weights_name}.npz: {error}") from None
         return model
 
     def training_loss(self, settings: dict[str, Any], chunk: int | None = None) -> Objective:

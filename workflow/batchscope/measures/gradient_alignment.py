@@ -28,7 +28,7 @@ import numpy as np
 from pydantic import Field
 
 from batchscope.measures import Measured
-from batchscope.measures.subspace import MEMORY_BYTES, TILE_WEIGHTS
+from batchscope.measures.sharpness import TILE_WEIGHTS
 from batchscope.study.model import Integer, Model
 from batchscope.study.setting import Setting
 from batchscope.study.specifications import (
@@ -106,6 +106,7 @@ ENTRY = Measure(
 DRAW_SEED = 0  # all runs and places have the same seed, and so the same batches
 SIGN_SEED = 1
 SIGN_DRAWS = 4  # draws of random signs per random order
+MEMORY_BYTES = 2048 * 10**6  # maximum size of the gradients in memory
 
 Gradient = Callable[[int], np.ndarray]  # index of an example -> its gradient, shape (size,)
 

@@ -55,8 +55,7 @@ ENTRY = Measure(
             "Norm of H v - lambda v, a bound on the distance to an eigenvalue."
         ),
         "hessian_trace": Column(
-            "Trace of the Hessian: mean over random probes.",
-            label="Trace of the Hessian",
+            "Trace of the Hessian: mean over random probes.", label="Trace of the Hessian"
         ),
         "hessian_trace_error": Column("Standard error of that mean."),
     },

@@ -8,10 +8,8 @@ A random direction d is N(0, 1). Each of its filters d_j gets the norm of the we
 Here f is the mean training loss without dropout. The scaling makes networks with weights of
 different size comparable. Batch normalisation keeps its moving statistics.
 
-Pair k spans surface k with the directions 2k and 2k + 1. Line i is the profile along direction i,
-cut out of a surface if a pair has this direction. The losses are computed row by row of the
-surfaces (`rows_to_compute`), and a killed job continues with the next row. A new column of the
-record goes into `ENTRY` and into the result of `measure`.
+Surface k spans the directions 2k and 2k + 1, and line i is the profile along direction i. `measure`
+computes the losses row by row, and a killed job continues with the next row.
 
 Source: H. Li et al., "Visualizing the Loss Landscape of Neural Nets", arXiv 1712.09913, section 4.
 """
@@ -111,11 +109,9 @@ ENTRY = Measure(
             "landscape",
             "Loss surface",
             "Landscape",
-            caption=(
-                "Training loss over a plane through the trained weights (cross), along two random "
-                "directions with the norms of the model's filters (Li et al. 2018, arXiv "
-                "1712.09913). Closer lines are steeper slopes."
-            ),
+            "Training loss over a plane through the trained weights (cross), along two random "
+            "directions with the norms of the model's filters (Li et al. 2018, arXiv "
+            "1712.09913). Closer lines are steeper slopes.",
             kind="surface",
             table="landscapes",
             panels=(Panel("loss", "Loss surface", "training loss{nats}"),),
@@ -124,11 +120,9 @@ ENTRY = Measure(
             "landscape_lines",
             "Loss along random directions",
             "Landscape",
-            caption=(
-                "Rise of the training loss from the trained weights along random directions (Li et "
-                "al. 2018, arXiv 1712.09913). Thin lines are means over the directions of a run, "
-                "thick ones means over seeds with 95 % intervals."
-            ),
+            "Rise of the training loss from the trained weights along random directions (Li et "
+            "al. 2018, arXiv 1712.09913). Thin lines are means over the directions of a run, "
+            "thick ones means over seeds with 95 % intervals.",
             kind="curves",
             table="landscapes",
             panels=(Panel("rise", "Rise of the loss", "f(a) − f(0){nats}"),),
@@ -179,66 +173,57 @@ def rise(losses: np.ndarray) -> float:
         return float((losses[middle - r] + losses[middle + r]) / 2 - losses[middle])
 
 
-def rows_to_compute(settings: dict[str, Any]) -> list[tuple[int, int, float]]:
-    """Return the rows to compute: indices of the first and second direction, and the position b.
+class SavedRows:
+    """Rows of losses in the order of their computation. A killed job continues with the next row.
 
-    A row has f(w + a * first + b * second) for every a of the axis. Pair k has the directions 2k
-    and 2k + 1; line i has the direction i. If a pair has this direction too, the line is a part of
-    that pair's surface.
+    Args:
+        file: File of the rows.
+        key: Rows in a file with another key are not used.
     """
-    grid, pairs = axis(settings["points"]).tolist(), settings["pairs"]
-    surfaces = [(2 * pair, 2 * pair + 1, b) for pair in range(pairs) for b in grid]
-    return surfaces + [(line, line, 0.0) for line in range(2 * pairs, settings["lines"])]
+
+    def __init__(self, file: Path, key: str) -> None:
+        self._file, self._key, self._last_save = file, key, time.monotonic()
+        self._rows: list[np.ndarray] = []
+        self._next = 0  # index of the next row
+        with contextlib.suppress(UserError):
+            arrays = disk.read_arrays(file, "key", "losses")
+            if str(arrays["key"]) == key:
+                self._rows = list(arrays["losses"])
+
+    def next_row(self, loss: Loss, positions: np.ndarray, b: float) -> np.ndarray:
+        """Return the losses at (a, b) for all positions a, from the file or computed."""
+        if self._next == len(self._rows):
+            self._rows.append(np.array([loss(a, b) for a in positions]))
+            if time.monotonic() - self._last_save >= SAVE_SECONDS:
+                members = {"key": np.array(self._key), "losses": np.array(self._rows)}
+                disk.write_arrays(self._file, members)
+                self._last_save = time.monotonic()
+        self._next += 1
+        return self._rows[self._next - 1]
 
 
-def npz_arrays(losses: np.ndarray, settings: dict[str, Any]) -> Arrays:
-    """Return the npz's arrays (`axis`, `surface:0` ..., `line:0` ...) from the rows' losses."""
-    points, pairs = settings["points"], settings["pairs"]
-    middle = points // 2
-    surfaces = losses[: pairs * points].reshape(pairs, points, points)
-    lines = [line for surface in surfaces for line in (surface[middle], surface[:, middle])]
-    lines += list(losses[pairs * points :])  # the lines outside all surfaces
-    lines = lines[: settings["lines"]]
-    return {
-        "axis": axis(points),
-        **{f"surface:{pair}": surface for pair, surface in enumerate(surfaces)},
-        **{f"line:{index}": line for index, line in enumerate(lines)},
-    }
-
-
-def measure(
-    plane: Plane, weights: Arrays, settings: dict[str, Any], file: Path | None = None, key: str = ""
-) -> Measured:
+def measure(plane: Plane, weights: Arrays, settings: dict[str, Any], rows: SavedRows) -> Measured:
     """Compute every surface and line of the settings around the trained `weights`.
 
     The rise is None without lines, or if a loss on a line is not finite.
-
-    Args:
-        file: File of finished rows; a killed job continues from them.
-        key: Rows in a file with another key are not used.
     """
-    grid, last_save = axis(settings["points"]).tolist(), time.monotonic()
-    losses = read_finished_rows(file, key) if file else []
-    remaining_rows = rows_to_compute(settings)[len(losses) :]
-    for indices, plane_rows in itertools.groupby(remaining_rows, key=lambda row: row[:2]):
-        loss = plane(*(direction(weights, (DIRECTION_SEED, index)) for index in indices))
-        for *_, b in plane_rows:
-            losses.append(np.array([loss(a, b) for a in grid]))
-            if file and time.monotonic() - last_save >= SAVE_SECONDS:
-                disk.write_arrays(file, {"key": np.array(key), "losses": np.array(losses)})
-                last_save = time.monotonic()
-    arrays = npz_arrays(np.array(losses), settings)
-    rises = [rise(arrays[f"line:{line}"]) for line in range(settings["lines"])]
+    positions = axis(settings["points"])
+    arrays, rises = {"axis": positions}, []
+
+    def loss_on(first: int, second: int) -> Loss:
+        """Return the loss on the plane of two directions, by their numbers."""
+        return plane(*(direction(weights, (DIRECTION_SEED, index)) for index in (first, second)))
+
+    for pair in range(settings["pairs"]):
+        loss = loss_on(2 * pair, 2 * pair + 1)
+        surface = [rows.next_row(loss, positions, b) for b in positions]
+        arrays[f"surface:{pair}"] = np.array(surface)
+    for line in range(settings["lines"]):
+        row = rows.next_row(loss_on(line, line), positions, 0.0)
+        arrays[f"line:{line}"] = row
+        rises.append(rise(row))
     mean = math.fsum(rises) / len(rises) if rises and np.isfinite(rises).all() else None
     return Measured({"landscape_rise": mean}, arrays=arrays)
-
-
-def read_finished_rows(path: Path, key: str) -> list[np.ndarray]:
-    with contextlib.suppress(UserError):
-        arrays = disk.read_arrays(path, "key", "losses")
-        if str(arrays["key"]) == key:
-            return list(arrays["losses"])
-    return []
 
 
 def make_plane(objective: Objective) -> Plane:
@@ -257,7 +242,7 @@ def make_plane(objective: Objective) -> Plane:
     def sums(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
         for variable, origin, first, second in zip(moved, origins, *directions, strict=True):
             variable.assign(origin + a * first + b * second)
-        return objective.chunk_totals()[0]
+        return objective.chunk_losses()
 
     def loss(a: float, b: float) -> float:
         chunk_sums = sums(tf.constant(a, tf.float32), tf.constant(b, tf.float32))
@@ -279,6 +264,8 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     from batchscope.training import models
 
     objective = run.training_loss(settings)
-    key = f"{ENTRY.version} {disk.file_sha256(run.weights_file(settings['weights']))}"
+    weights_file = run.folder / f"{settings['weights']}.npz"
+    key = f"{ENTRY.version} {disk.file_sha256(weights_file)}"
     weights, _ = models.weights(objective.model)
-    return measure(make_plane(objective), weights, settings, run.scratch / "rows.npz", key)
+    rows = SavedRows(run.scratch / "losses.npz", key)
+    return measure(make_plane(objective), weights, settings, rows)

@@ -81,11 +81,9 @@ ENTRY = Measure(
             "line",
             "Line between two minimisers",
             "Landscape",
-            caption=(
-                "Loss and {first} along the straight line between two trained models that "
-                "started from the same weights (Keskar et al. 2017, section 2.2.1). Thin lines are "
-                "seeds, thick ones their means."
-            ),
+            "Loss and {first} along the straight line between two trained models that "
+            "started from the same weights (Keskar et al. 2017, section 2.2.1). Thin lines are "
+            "seeds, thick ones their means.",
             kind="curves",
             table="lines",
             panels=(
@@ -130,7 +128,7 @@ def measure_run(run: FinishedRun, other: FinishedRun, settings: dict[str, Any]) 
     """Evaluate the line from `run`, at position 0, to `other`, at position 1."""
     from batchscope.measures import batch_norm_statistics
     from batchscope.measures.finished_run import subset
-    from batchscope.training import losses, models, trajectory
+    from batchscope.training import losses, models
 
     initial_weights = {end.record["sha256"]["initial.npz"] for end in (run, other)}
     if len(initial_weights) > 1:
@@ -148,20 +146,16 @@ def measure_run(run: FinishedRun, other: FinishedRun, settings: dict[str, Any]) 
             examples[split] = rows.rows(subset(available, settings["examples"]))
     objective = losses.Objective(model, examples["train"])
     objectives = {split: objective.with_examples(rows) for split, rows in examples.items()}
-    has_batch_norm = bool(batch_norm_statistics.normalisation_layers(model))
-    if has_batch_norm:
-        images, scale = examples["train"].images, run.data.scale
-        estimate_statistics = batch_norm_statistics.make_estimator(model, images, scale)
+    estimate_statistics = batch_norm_statistics.make_estimator(model, examples["train"])
     metrics = ("loss", tasks.TASKS[run.data.task][0])
     details: dict[str, Any] = {"alphas": alphas}
     for alpha in alphas:
         # Frozen layers are equal in both runs. Other state is interpolated like the weights.
         trainable, state = (interpolate(small[i], large[i], alpha) for i in (0, 1))
         models.set_weights(model, trainable, state)
-        if has_batch_norm:
-            estimate_statistics()
+        estimate_statistics()
         for split, loss in objectives.items():
-            measured = trajectory.columns_of_split(split, loss.evaluate())
+            measured = loss.evaluate_split(split)
             for column in metrics:
                 details.setdefault(f"{split}_{column}", []).append(measured[f"{split}_{column}"])
     return Measured(details=details)

@@ -9,8 +9,7 @@ Sigma the covariance of the gradients of single examples::
 
 The estimates of |G|^2 and tr Sigma are unbiased. o is the mean of g_i . g_j over all pairs; if it
 is negative, |G|^2 is not resolved. The standard error comes from the jackknife. Leaving out an
-example needs only |g_i|^2 and g_i . S, so all gradients are computed twice and none is stored. If a
-gradient is the mean over a micro-batch of m examples, its covariance is Sigma / m.
+example needs only |g_i|^2 and g_i . S, so all gradients are computed twice and none is stored.
 
 There is no dropout, and batch normalisation uses its moving statistics.
 
@@ -25,24 +24,21 @@ section 2.2 and appendix A.1 (their estimator from two batch sizes, here 1 and n
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from batchscope.core import private_interfaces
 from batchscope.measures import Measured, finite
 from batchscope.study.measure_settings import Epoch, Examples
-from batchscope.study.model import Integer, Model
-from batchscope.study.setting import Setting
-from batchscope.study.specifications import Column, Figure, Measure, Panel, Scale, Values
+from batchscope.study.model import Model
+from batchscope.study.specifications import Column, Figure, Measure, Panel, Scale
 
 if TYPE_CHECKING:
     from batchscope.measures.finished_run import FinishedRun
     from batchscope.training.losses import Objective
-
-MIN_GRADIENTS = 3  # the jackknife leaves out one gradient and needs a pair of others
 
 
 class NoiseScaleSettings(Model):
@@ -50,28 +46,14 @@ class NoiseScaleSettings(Model):
 
     examples: Examples = 512
     """Training examples for the gradients; 0 means `all`."""
-    micro_batch: Annotated[Integer, Field(ge=1), Setting("mb", "examples")] = 1
-    """Examples per gradient; more than 1 if gradients of single examples cost too much."""
     epoch: Epoch = 0
     """Epoch after which to measure, given by `at_epochs`; 0 for start and end of the training."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        min_examples = MIN_GRADIENTS * self.micro_batch
-        if 0 < self.examples < min_examples:
-            gradients = f"{MIN_GRADIENTS} gradients of {self.micro_batch} (micro_batch)"
-            raise ValueError(f"examples should be at least {min_examples}, {gradients}")
+        if 0 < self.examples < 3:  # the jackknife leaves out one gradient and needs two others
+            raise ValueError("examples should be 0 or at least 3")
         return self
-
-
-def _problems(
-    factors: Values, settings: Values, training_examples: int | None
-) -> Iterator[tuple[str, str]]:
-    micro_batch = settings["micro_batch"]
-    if training_examples is not None and training_examples < MIN_GRADIENTS * micro_batch:
-        text = f"received {micro_batch}; at most {training_examples // MIN_GRADIENTS} is expected: "
-        text += f"{MIN_GRADIENTS} gradients from {training_examples} training examples."
-        yield "micro_batch", text
 
 
 _COLUMN_UNITS = {
@@ -105,8 +87,7 @@ ENTRY = Measure(
             "nats^2",
         ),
         "gradient_variance": Column(
-            "Trace of the covariance of the gradients at the last weights, unbiased.",
-            "nats^2",
+            "Trace of the covariance of the gradients at the last weights, unbiased.", "nats^2"
         ),
         "normalisation_noise_scale": Column(
             "Noise scale of the normalisation layers at the last weights (Gray et al. 2024, arXiv "
@@ -118,7 +99,6 @@ ENTRY = Measure(
             label="Noise scale of normalisation layers over noise scale of all weights",
         ),
     },
-    problems=_problems,
     at_epochs=True,
     figures=(
         Figure(
@@ -140,10 +120,7 @@ ENTRY = Measure(
             "al. 2024).",
             panels=(
                 Panel(
-                    "normalisation_noise_ratio",
-                    "",
-                    "normalisation layers / all weights",
-                    Scale.LOG,
+                    "normalisation_noise_ratio", "", "normalisation layers / all weights", Scale.LOG
                 ),
             ),
         ),
@@ -151,7 +128,7 @@ ENTRY = Measure(
     order=5,
 )
 
-Gradient = Callable[[int], np.ndarray]  # index of a micro-batch -> its gradient, shape (size,)
+Gradient = Callable[[int], np.ndarray]  # index of an example -> its gradient, shape (size,)
 
 
 class NoiseScale(NamedTuple):
@@ -172,7 +149,7 @@ class NoiseScale(NamedTuple):
 
 
 def inner_products(
-    gradient: Gradient, count: int, size: int, part: np.ndarray | None = None
+    gradient: Gradient, count: int, size: int, part: np.ndarray
 ) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
     """Return |g_i|^2 and g_i . S, float64 of shape (count,), of gradients of shape (size,).
 
@@ -180,9 +157,8 @@ def inner_products(
     with the same result, because all gradients may not fit into memory.
 
     Args:
-        part: Indices of the components of the second pair; none by default.
+        part: Indices of the components of the second pair.
     """
-    part = np.empty(0, np.intp) if part is None else part
     total, squared_norms, products = np.zeros(size), np.empty((2, count)), np.empty((2, count))
     for index in range(count):
         row = gradient(index).astype(np.float64)
@@ -194,18 +170,14 @@ def inner_products(
     return (squared_norms[0], products[0]), (squared_norms[1], products[1])
 
 
-def estimate(squared_norms: np.ndarray, products: np.ndarray, micro_batch: int = 1) -> NoiseScale:
-    """Return the noise scale of single examples from |g_i|^2 and g_i . S of at least 3 gradients.
-
-    Each g_i is the mean gradient of `micro_batch` examples.
-    """
+def estimate(squared_norms: np.ndarray, products: np.ndarray) -> NoiseScale:
+    """Return the noise scale from |g_i|^2 and g_i . S of at least 3 gradients."""
     count = len(squared_norms)
     norm_squared, variance = _norm_and_variance(squared_norms.sum(), products.sum(), count)
-    variance = micro_batch * variance
     scale = error = math.nan
     if norm_squared > 0:
         scale = variance / norm_squared
-        error = micro_batch * _jackknife_error(squared_norms, products)
+        error = _jackknife_error(squared_norms, products)
     return NoiseScale(float(norm_squared), float(variance), float(scale), float(error))
 
 
@@ -228,18 +200,17 @@ def _jackknife_error(squared_norms: np.ndarray, products: np.ndarray) -> float:
     return math.sqrt((count - 1) / count * ((scales - scales.mean()) ** 2).sum())
 
 
-def estimate_noise_scale(loss: Objective, micro_batch: int = 1) -> tuple[NoiseScale, NoiseScale]:
+def estimate_noise_scale(loss: Objective) -> tuple[NoiseScale, NoiseScale]:
     """Return the noise scale at the current weights, of all layers and of normalisation layers.
 
-    The second noise scale is NaN for a model without normalisation layers. A last, smaller
-    micro-batch is left out.
+    The second noise scale is NaN for a model without normalisation layers.
 
     Args:
-        loss: Loss over chunks of `micro_batch` examples.
+        loss: Loss over chunks of one example.
     """
-    count, part = loss.examples // micro_batch, normalisation_indices(loss)
-    all_layers, norm_layers = inner_products(loss.chunk_gradient, count, loss.size, part)
-    return estimate(*all_layers, micro_batch), estimate(*norm_layers, micro_batch)
+    part = normalisation_indices(loss)
+    all_layers, norm_layers = inner_products(loss.chunk_gradient, loss.examples, loss.size, part)
+    return estimate(*all_layers), estimate(*norm_layers)
 
 
 def normalisation_indices(loss: Objective) -> np.ndarray:
@@ -267,15 +238,14 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     from batchscope.study import snapshot_epochs
     from batchscope.training import models
 
-    epoch, micro_batch = settings["epoch"], settings["micro_batch"]
-    loss = run.training_loss(settings, chunk=micro_batch)
+    epoch, loss = settings["epoch"], run.training_loss(settings, chunk=1)
     weights_names = {"_start": "initial", "": "final"}  # suffix of the columns -> weights
     if epoch:
         weights_names = {"": snapshot_epochs.weights_name(epoch, run.record["epochs_run"])}
     values: dict[str, float | None] = {}
     for suffix, weights_name in weights_names.items():
         models.set_weights(loss.model, *run.weights(weights_name))
-        noise, norm_noise = estimate_noise_scale(loss, micro_batch)
+        noise, norm_noise = estimate_noise_scale(loss)
         ratio = norm_noise.scale / noise.scale if noise.scale else math.nan
         columns = {
             **noise.columns,

@@ -8,21 +8,22 @@ of A::
     sharpness = 100 * ( max over y in C of f(x + A y)  -  f(x) ) / ( 1 + f(x) )
 
 In the full space, A is the identity. In the subspace, A is n x p with entries of N(0, 1), not
-normalised (`subspace`). L-BFGS-B searches the maximum from several starts and stops after a few
+normalised (`Subspace`). L-BFGS-B searches the maximum from several starts and stops after a few
 iterations, so the value is a lower bound of the definition.
 """
 
 from __future__ import annotations
 
 import contextlib
+import tempfile
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
+from batchscope.core.errors import UserError
 from batchscope.measures import Measured
-from batchscope.measures.subspace import Subspace
 from batchscope.study.measure_settings import Examples, WeightsSettings
 from batchscope.study.model import Integer, Positive, Unique
 from batchscope.study.setting import Setting, number_text
@@ -93,8 +94,73 @@ START_SEED = 0
 # times the mean half edge of the box.
 STEP_OVER_WIDTH = 100.0
 
+MAX_CONDITION = 1e10  # a larger one leaves fewer than 6 reliable digits of the box
+TILE_WEIGHTS = 1 << 14  # weights per step of the float64 products, which stay in the cache
+
 # Weights of shape (n,) -> loss and gradient there.
 LossAndGradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
+
+
+def normal_column(size: int, seed: int, index: int) -> np.ndarray:
+    """Return column `index` of A: float32 of N(0, 1), shape (size,).
+
+    Keskar et al. 2017 (arXiv 1609.04836) do not state the scale. Only unit variance without
+    normalisation fits the ratios of their tables 3 and 4.
+    """
+    sequence = np.random.SeedSequence(seed, spawn_key=(index,))
+    return np.random.default_rng(sequence).standard_normal(size, np.float32)
+
+
+class Subspace:
+    """The matrix A of a random subspace, in a temporary file that the system caches in memory.
+
+    Products are summed in float32, the precision of the weights. The edges of the box are summed in
+    float64.
+
+    Args:
+        size: Number of weights, n.
+        dimensions: Number of columns, p.
+
+    Raises:
+        UserError: If there are fewer weights than columns.
+    """
+
+    def __init__(self, size: int, dimensions: int, seed: int) -> None:
+        if dimensions > size:
+            raise UserError(
+                f"sharpness.dimensions: received {dimensions}; at most the number of trainable"
+                f" weights, {size}, is expected."
+            )
+        with tempfile.TemporaryFile() as file:
+            for index in range(dimensions):
+                normal_column(size, seed, index).tofile(file)
+            file.flush()
+            self._columns = np.memmap(file, np.float32, "r", shape=(dimensions, size))
+
+    def times(self, y: np.ndarray) -> np.ndarray:
+        """Return A y, float32 of shape (n,)."""
+        return np.asarray(y.astype(np.float32) @ self._columns)
+
+    def transposed_times(self, vector: np.ndarray) -> np.ndarray:
+        """Return the transpose of A times a vector of shape (n,): float64 of shape (p,)."""
+        return np.asarray(self._columns @ vector.astype(np.float32), np.float64)
+
+    def coordinates(self, x: np.ndarray) -> np.ndarray:
+        """Return A's pseudo-inverse, (A^T A)^-1 A^T, times x."""
+        dimensions, size = self._columns.shape
+        gram, projection = np.zeros((dimensions, dimensions)), np.zeros(dimensions)
+        for start in range(0, size, TILE_WEIGHTS):
+            rows = slice(start, start + TILE_WEIGHTS)
+            tile = self._columns[:, rows].astype(np.float64)
+            gram += tile @ tile.T
+            projection += tile @ x[rows]
+        condition = float(np.linalg.cond(gram))
+        if not condition <= MAX_CONDITION:
+            raise UserError(
+                f"sharpness.dimensions: received {dimensions}, which makes the subspace of"
+                f" {size} weights ill-conditioned ({condition:.1e}); fewer are expected."
+            )
+        return np.linalg.solve(gram, projection)
 
 
 def sharpness(maximum: float, loss: float) -> float:

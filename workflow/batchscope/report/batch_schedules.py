@@ -38,19 +38,17 @@ def _ramps(table: pandas.DataFrame) -> list[Row]:
         outcomes = [_outcome(row) for row in frame[~is_cost].to_dict("records")]
         costs = [_outcome(row) for row in frame[is_cost].to_dict("records")]
         schedules = {"batch_schedule": (first["batch_schedule"],)}
-        factor_names = dict.fromkeys(
-            (*factors_affecting(Affects.HORIZON), "largest_batch_size", *names)
-        )
-        factors = {name: first.get(name) for name in factor_names if is_used(name, schedules)}
+        factors = dict.fromkeys((*factors_affecting(Affects.HORIZON), "largest_batch_size", *names))
         used_factors = {
-            name: value
-            for name, value in factors.items()
-            if pandas.notna(value) and value != CONSTANT
+            name: first[name]
+            for name in factors
+            if is_used(name, schedules) and pandas.notna(first.get(name))
         }
+        schedule = {name: value for name, value in used_factors.items() if value != CONSTANT}
         rate = first["learning_rate"]
         ramps.append(
             {
-                "schedule": factor_words.describe(used_factors),
+                "schedule": factor_words.describe(schedule),
                 "batch_size": int(first["batch_size"]),
                 "rate": "" if pandas.isna(rate) else display.shortest(float(rate)),
                 "outcomes": outcomes,
@@ -90,13 +88,14 @@ def _local_critical(table: pandas.DataFrame) -> list[Row]:
             seeds = frame.loc[frame["reason"] != Reason.FAILED, "n"].min()
             seeds = int(seeds) if pandas.notna(seeds) else 0
             is_above = points[-1][_CRITICAL[1]] > points[0][_CRITICAL[2]]
-            ends = [
+            row = {"series": series.label, "batch_size": int(size), "seeds": seeds}
+            row["grows"] = is_above and seeds >= MIN_SEEDS
+            row["ends"] = [
                 {
                     "shown": bracketed([point[name] for name in _CRITICAL]),
                     "examples": float(point["examples_used"]),
                 }
                 for point in (points[0], *points[1:][-1:])
             ]
-            row = {"series": series.label, "batch_size": int(size), "ends": ends, "seeds": seeds}
-            local.append({**row, "grows": is_above and seeds >= MIN_SEEDS})
+            local.append(row)
     return local

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pandas
@@ -23,7 +23,6 @@ from batchscope.study.decision_columns import ADVICE
 from batchscope.study.outcomes import MIN_SEEDS_FOR_INTERVAL, Reason, Verdict
 
 RATE = "learning_rate"
-NEAR_CHANCE = 0.9  # A target near chance leaves this share of the error of a constant prediction.
 _SCOPE = ("model", "dataset", "optimizer", "device")
 _MEAN = [f"mean{end}" for end in intervals.SUFFIXES]
 # Columns of the table of batch sizes: title, cost, and budget of the comparison.
@@ -35,15 +34,12 @@ _COST_COLUMNS = (
 Row = dict[str, Any]
 
 
-def build(
-    advice: pandas.DataFrame, factors: Row, tables: FigureTables, chance: Mapping[str, float]
-) -> Row:
+def build(advice: pandas.DataFrame, factors: Row, tables: FigureTables) -> Row:
     """Return the card of one series.
 
     Args:
         advice: Its rows of advice.csv.
         factors: The factors that distinguish the series.
-        chance: Outcome -> value of a constant prediction.
     """
     rows_by_item = {item: _advice_rows(advice[advice["item"] == item]) for item in Item}
     (recommendation,), limits = rows_by_item[Item.RECOMMENDATION], rows_by_item[Item.LIMIT]
@@ -53,11 +49,11 @@ def build(
     # A single size in a column is read from the file as a number: 16.0.
     sizes = [int(float(size)) for size in str(recommendation["sizes"] or "").split()]
     names = dict.fromkeys(row["name"] for row in limits if row["batch_size"])
-    ends = budget_kinds.end_kinds(compared["budget"].unique())
     checks = _merged_checks(rows_by_item[Item.CHECK])
     expected = [row for row in rows_by_item[Item.EXPECTATION] if _is_size(row, best)]
     stop = _training_length(expected, checks, best)
     table = _size_table(rows_by_item[Item.SIZE], best, compared, rows_by_item[Item.EXPECTATION])
+    scope = {name: factors[name] for name in _SCOPE if pandas.notna(factors.get(name))}
     return {
         "headline": recommendation["headline"],
         "best": best,
@@ -71,15 +67,10 @@ def build(
         "expected": [row for row in expected if row["name"] not in (*COUNTED, EPOCH_SECONDS)],
         "stop": stop,
         "code": _keras_code(best, runs, stop),
-        "scope": [
-            factor_words.value_words(name, factors[name])
-            for name in _SCOPE
-            if pandas.notna(factors.get(name))
-        ],
-        "near_chance": _near_chance(compared[compared["budget"] == TARGET], chance, tables.metrics),
+        "scope": [factor_words.describe({name: value}) for name, value in scope.items()],
         "reached": _cost_to_target(compared, best["batch_size"], names) if best else None,
         "outcomes": [
-            _sizes_by_verdict(name, compared, ends, sizes)
+            _sizes_by_verdict(name, compared, sizes)
             for name in sorted(names, key=COSTS.__contains__)
         ],
         "sizes": table,
@@ -99,14 +90,10 @@ def _advice_rows(advice: pandas.DataFrame) -> list[Row]:
 def _texts(row: Row) -> Row:
     minutes, name = row["minutes_to_resolve"], str(row["name"])
     unit = text.difference_unit(name) if row["item"] == Item.LIMIT else display.PLAIN
-    if row["item"] == Item.EXPECTATION:
-        shown = _expectation_text(row)
-    else:
-        shown = text.bracketed([row[end] for end in text.ESTIMATE], unit)
+    interval = text.bracketed([row[end] for end in text.ESTIMATE], unit)
     return {
         "rate": "" if row[RATE] is None else display.shortest(float(row[RATE])),
-        "shown": shown,
-        "unit": " times the best" if name in COSTS else unit.suffix,
+        "shown": _expectation_text(row) if row["item"] == Item.EXPECTATION else interval,
         "cost": "" if minutes is None else display.duration(60 * float(minutes)),
     }
 
@@ -120,18 +107,6 @@ def _expectation_text(row: Row) -> str:
     digits = 2 if name in COUNTED else 3
     mean, low, high = (display.number(unit.times * number, digits) for number in numbers)
     return mean + unit.suffix + display.aside(f"{low} to {high}" if low != high else "")
-
-
-def _near_chance(
-    targets: pandas.DataFrame, chance: Mapping[str, float], metrics: tasks.Metrics
-) -> Row | None:
-    """Return the column of a target near chance, with the value of a constant prediction."""
-    for column, constant in chance.items():
-        best = 1.0 if tasks.higher_is_better(column, metrics) else 0.0
-        values = targets.loc[targets["budget_column"] == column, "budget_value"]
-        if ((best - values).abs() >= NEAR_CHANCE * abs(best - constant)).any():
-            return {"name": column, "level": constant}
-    return None
 
 
 def _training_length(expected: Sequence[Row], checks: Sequence[Row], best: Row | None) -> Row:
@@ -187,14 +162,13 @@ def _cost_to_target(compared: pandas.DataFrame, best: int, limits: Collection[st
     return None
 
 
-def _sizes_by_verdict(
-    name: str, compared: pandas.DataFrame, ends: Sequence[str], sizes: Sequence[int]
-) -> Row:
+def _sizes_by_verdict(name: str, compared: pandas.DataFrame, sizes: Sequence[int]) -> Row:
     """Return the batch sizes by verdict on one outcome; `equal` if all `sizes` are within."""
-    budgets = budget_kinds.COST_KINDS if name in COSTS else ends
-    compared = _comparisons_at(compared, name, *budgets)
-    by_verdict: dict[str, list[int]] = {Verdict.WITHIN: [], Verdict.BEYOND: [], "failed": []}
-    by_verdict["open"] = []
+    ends = budget_kinds.end_kinds(compared["budget"].unique())
+    compared = _comparisons_at(
+        compared, name, *(budget_kinds.COST_KINDS if name in COSTS else ends)
+    )
+    by_verdict = {kind: [] for kind in (Verdict.WITHIN, Verdict.BEYOND, "failed", "open")}
     by_size = verdicts.verdicts_of_intervals(compared)
     for size, verdict, reason in zip(compared.index, by_size, compared["reason"], strict=True):
         kind = "failed" if reason in (Reason.FAILED, Reason.NOT_REACHED) else verdict

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections import Counter
 from typing import Any
 
 from batchscope.core import display
-from batchscope.datasets import samples
 from batchscope.report.report_inputs import ReportInputs
 from batchscope.report.text import plain
-from batchscope.store import paths, records
+from batchscope.store import records
 from batchscope.study.names import split_token
 
 _MAX_SKIPPED = 200  # The record of the data set lists all skipped files.
@@ -39,12 +37,6 @@ def _dataset(inputs: ReportInputs, token: str) -> Row:
         "name": split_token(token)[0],
         "token": token,
         "record": record,
-        "samples": [
-            (sample.label, sample.text, _address(sample.image), sample.small)
-            for sample in samples.few_samples(
-                paths.dataset_folder(inputs.states.results, token), record
-            )
-        ],
         "balance": {
             split: (min(counts), max(counts))
             for split, counts in (record.get("class_counts") or {}).items()
@@ -54,10 +46,6 @@ def _dataset(inputs: ReportInputs, token: str) -> Row:
         "skipped_count": record.get("skipped_count") or len(skipped),
         "warnings": list(records.data_warnings(token, record)),
     }
-
-
-def _address(image: bytes) -> str:
-    return f"data:image/webp;base64,{base64.b64encode(image).decode()}" if image else ""
 
 
 def processor_words(machine: Row) -> str:

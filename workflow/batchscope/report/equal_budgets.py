@@ -9,23 +9,13 @@ import pandas
 
 from batchscope.analysis import comparisons, run_series
 from batchscope.study import tasks
-from batchscope.study.budget_kinds import (
-    CONVERGENCE,
-    END,
-    EPOCHS,
-    EXAMPLES,
-    SECONDS,
-    TARGET,
-    UPDATES,
-)
+from batchscope.study.budget_kinds import CONVERGENCE, COSTS, END, EPOCHS, TARGET
 from batchscope.study.outcomes import Reason, Verdict
 
 # Tab -> kind of budget -> outcome of its rows, all outcomes if empty.
 _TABS: dict[str, dict[str, str]] = {
     EPOCHS: {EPOCHS: ""},
-    UPDATES: {TARGET: UPDATES, UPDATES: ""},
-    EXAMPLES: {TARGET: EXAMPLES, EXAMPLES: ""},
-    SECONDS: {TARGET: SECONDS, SECONDS: ""},
+    **{cost: {TARGET: cost, cost: ""} for cost in COSTS},
     CONVERGENCE: {CONVERGENCE: "", END: ""},
 }
 Row = dict[str, Any]
@@ -41,10 +31,12 @@ def build(compared: pandas.DataFrame) -> list[Row]:
     for series in run_series.split_series(without_rate) if len(compared) else ():
         frame = compared.loc[series.frame.index]
         sizes = sorted(map(int, frame["batch_size"].unique()))
-        tabs = []
-        for name, budgets in _TABS.items():
-            if rows := list(_rows(frame, budgets, sizes)):
-                tabs.append({"name": name, "rows": rows, "winner": winner(rows[0]["cells"])})
+        rows_by_tab = {name: list(_rows(frame, _TABS[name], sizes)) for name in _TABS}
+        tabs = [
+            {"name": name, "rows": rows, "winner": winner(rows[0]["cells"])}
+            for name, rows in rows_by_tab.items()
+            if rows
+        ]
         if tabs:
             groups.append({"series": series.label, "sizes": sizes, "tabs": tabs})
     return groups

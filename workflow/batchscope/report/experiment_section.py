@@ -5,15 +5,19 @@ from __future__ import annotations
 from itertools import chain
 from typing import Any
 
+import pandas
+
+from batchscope.analysis import racing, run_series
 from batchscope.core import display
-from batchscope.report import batch_schedules, equal_budgets, race, text, timing_section, trend_rows
+from batchscope.report import batch_schedules, equal_budgets, text, timing_section, trend_rows
+from batchscope.report.claim_rows import Links
 from batchscope.report.report_inputs import ExperimentResults
 from batchscope.store import records
+from batchscope.study import factor_words
 from batchscope.study.figures import LEADING_FIGURES
 from batchscope.study.plan import PlannedExperiment
 
 Row = dict[str, Any]
-Links = dict[tuple[str, str], tuple[str, str]]  # experiment and figure -> label and address
 
 
 def build(results: ExperimentResults, cards: list[Row]) -> Row:
@@ -36,15 +40,33 @@ def build(results: ExperimentResults, cards: list[Row]) -> Row:
         "changes": trend_rows.outcomes_by_change(answer),
         "other_trends": [row for row in trends if row not in answer],
         "equal": equal_budgets.build(tables.comparisons),
-        "race": race.build(tables.race),
+        "race": rates_that_left(tables.race),
         "machine": timing_section.build(tables.sweeps),
         "figures": results.figures,
     }
 
 
+def rates_that_left(race: pandas.DataFrame) -> Row | None:
+    """Return the learning rates that left, with their ratios to a better one; None without any."""
+    left_rates = race[race["status"] == racing.LEFT] if len(race) else race
+    if left_rates.empty:
+        return None
+    varying = run_series.varying_factors(race.drop(columns="learning_rate"))
+    rows = [
+        {
+            **row,
+            "budget_value": None,
+            "series": factor_words.describe({name: row[name] for name in varying}),
+            "ratio": text.bracketed([row[name] for name in text.ESTIMATE]),
+        }
+        for row in left_rates.to_dict("records")
+    ]
+    return {"tried": len(race), "racing": len(race) - len(left_rates), "rows": rows}
+
+
 def number_figures(sections: list[Row]) -> Links:
     """Sort the figures of all sections into parts, number them, and return links to them."""
-    links: Links = {}
+    links: dict[tuple[str, str], tuple[str, str]] = {}
     for section in sections:
         outcomes = [row["outcome"] for row in section["answer"]]
         section |= _blocks_by_part(section["figures"], outcomes, bool(section["cards"]))

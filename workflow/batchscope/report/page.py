@@ -17,26 +17,15 @@ from markupsafe import Markup
 from batchscope.core import display, project_files
 from batchscope.host import requirements
 from batchscope.report import text
-from batchscope.study import explanations, factor_words
+from batchscope.study import explanations
 
-_WORDING_FILTERS = (
-    *("batch_size", "capital", "cell", "grouped", "listed", "lower", "number", "p_value"),
-    *("percent", "shortest", "size"),
-)
-_TEXT_FILTERS = (
-    "cells",
-    "counted",
-    "difference",
-    "label",
-    "markdown",
-    "plain",
-    "rounded",
-    "integer",
-)
+_DISPLAY_FILTERS = ("batch_size", "capital", "cell", "grouped", "listed", "lower", "number")
+_DISPLAY_FILTERS += ("p_value", "percent", "shortest")
+_TEXT_FILTERS = ("cells", "counted", "difference", "integer", "label", "markdown", "plain")
+_TEXT_FILTERS += ("rounded",)
 _FILTERS = {
-    **{name: getattr(display, name) for name in _WORDING_FILTERS},
+    **{name: getattr(display, name) for name in _DISPLAY_FILTERS},
     **{name: getattr(text, name) for name in _TEXT_FILTERS},
-    "described": factor_words.describe,
     "status": requirements.label,
     "verdict": text.VERDICTS.get,
 }

@@ -11,7 +11,7 @@ from batchscope.core.display import Unit
 from batchscope.report.claim_rows import Links
 from batchscope.report.report_inputs import ReportInputs
 from batchscope.report.text import estimate
-from batchscope.study import columns, published_numbers, tasks
+from batchscope.study import published_numbers, tasks
 from batchscope.study.names import split_token
 
 if TYPE_CHECKING:
@@ -42,22 +42,21 @@ def build(study: Study, inputs: ReportInputs, links: Links) -> Row:
     ]
     measured = [row for row in rows if row["here"]]
     absent = [row for row in rows if not row["here"]]
-    return (
-        {"examples": examples, "measured": measured, "absent": absent} if rows or examples else {}
-    )
+    section = {"examples": examples, "measured": measured, "absent": absent}
+    return section if rows or examples else {}
 
 
 def described_value(row: Row, learned: Collection[str] = (tasks.CLASSIFICATION,)) -> Row:
     """Return a row of published.csv with both numbers as texts, shares in per cent."""
     column, scale = row["column"], 100 if tasks.is_share(row["column"]) else 1
-    parameter, described = published_numbers.COLUMNS[column], columns.describe(column)
+    described = published_numbers.COLUMNS[column]
     values = {name: None if pandas.isna(value) else value for name, value in row.items()}
-    percent = parameter.unit in ("shares", "percent")
+    unit = "%" if described.unit == "share" else described.unit
     numbers = [values[name] for name in ("here", "here_low", "here_high")]
     return {
         **values,
-        "label": (described and described.label) or parameter.label,
-        "unit": "%" if percent else tasks.unit_for_tasks(parameter.unit, learned),
+        "label": described.label,
+        "unit": tasks.unit_for_tasks(unit, learned),
         "published": "" if values["value"] is None else f"{scale * row['value']:.6g}",
         "here": estimate(numbers, Unit(times=scale)),
     }

@@ -5,7 +5,6 @@ Both take their sentences from `decision.txt.j2`.
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -20,44 +19,19 @@ from batchscope.core.errors import UserError
 from batchscope.figures import FigureTables
 from batchscope.report import batch_schedules, card, page, unfinished
 from batchscope.report.card import RATE, Row
-from batchscope.store import records
-from batchscope.study import advice_needs, factor_words, suggestions, tasks
-from batchscope.study.names import split_token
-from batchscope.tables import advice as advice_tables
+from batchscope.study import advice_needs, factor_words, suggestions
 
 if TYPE_CHECKING:
     from batchscope.study.plan import PlannedExperiment, Study
 
-ChanceLevels = dict[str, dict[str, float]]
-
-
-def chance_levels(study: Study, results: Path | str) -> ChanceLevels:
-    """Return data set -> outcome -> value of the best constant prediction."""
-    levels: ChanceLevels = {}
-    for experiment in study.experiments.values():
-        levels |= advice_tables.baselines(results, experiment)
-    for token in study.datasets:
-        record = records.data_record(results, token) or {}
-        if record.get("task", tasks.CLASSIFICATION) != tasks.CLASSIFICATION:
-            continue
-        for split, counts in (record.get("class_counts") or {}).items():
-            shares = [count / sum(counts) for count in counts if count]
-            entropy = -sum(share * math.log(share) for share in shares)
-            levels.setdefault(split_token(token)[0], {})[f"{split}_loss"] = entropy
-    return levels
-
 
 def cards(
-    study: Study,
-    tables: Mapping[str, FigureTables],
-    config: str = project_files.DEFAULT_CONFIG,
-    levels: ChanceLevels | None = None,
+    study: Study, tables: Mapping[str, FigureTables], config: str = project_files.DEFAULT_CONFIG
 ) -> list[Row]:
     """Return the card of every series of a study; cards with a recommendation come first.
 
     Args:
         config: Path of the study's file as the user wrote it, for commands.
-        levels: Values of constant predictions from `chance_levels`.
     """
     study_cards, command = [], unfinished.snakemake_command(study, config, options="--cores all")
     for name, experiment_tables in tables.items():
@@ -67,28 +41,17 @@ def cards(
         groups = advice.groupby(varying, sort=False, dropna=False) if varying else [((), advice)]
         for values, frame in groups if len(advice) else ():
             factors = frame[factor_names].iloc[0].to_dict()
-            chance = (levels or {}).get(factors.get("dataset"), {})
-            series_card = card.build(frame, factors, experiment_tables, chance)
-            code = _recommended_command(experiment, series_card["best"]) or series_card["code"]
-            changes = _suggestions(study, name, series_card["suggestions"], command)
-            study_cards.append(
-                {
-                    **series_card,
-                    "experiment": name,
-                    "title": experiment.title,
-                    "series": factor_words.describe(dict(zip(varying, values, strict=True))),
-                    "suggestions": changes,
-                    "code": code,
-                }
-            )
-    return sorted(study_cards, key=lambda series_card: series_card["best"] is None)
+            row = card.build(frame, factors, experiment_tables)
+            row |= {"experiment": name, "title": experiment.title}
+            row["series"] = factor_words.describe(dict(zip(varying, values, strict=True)))
+            row["suggestions"] = _suggestions(study, name, row["suggestions"], command)
+            row["code"] = _recommended_command(experiment, row["best"]) or row["code"]
+            study_cards.append(row)
+    return sorted(study_cards, key=lambda row: row["best"] is None)
 
 
-def terminal_text(study: Study, results: Path | str, config: str, seeds: bool = False) -> str:
+def terminal_text(study: Study, results: Path | str, config: str) -> str:
     """Return the recommendations of a study for the terminal.
-
-    Args:
-        seeds: Whether to list the limits that more seeds would resolve.
 
     Raises:
         UserError: If a table is missing; with the command that makes it.
@@ -102,10 +65,9 @@ def terminal_text(study: Study, results: Path | str, config: str, seeds: bool = 
     tables = {name: FigureTables(folder / name, study.experiments[name].metrics) for name in names}
     advice = page.render(
         "advice.txt.j2",
-        cards=cards(study, tables, config, chance_levels(study, results)),
+        cards=cards(study, tables, config),
         schedules={name: batch_schedules.for_experiment(tables[name]) for name in names},
         guess=study.file.guess,
-        seeds=seeds,
     )
     return re.sub(r"\n{3,}", "\n\n", advice).strip()
 

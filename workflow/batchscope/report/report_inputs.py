@@ -96,13 +96,13 @@ def read(
 
 
 def _experiment(study: Study, name: str, folder: Path, partial: bool) -> ExperimentResults:
-    exists = (folder / csv_tables.RUNS_FILE).exists()
+    exists, experiment = (folder / csv_tables.RUNS_FILE).exists(), study.experiments[name]
     rows = disk.read_rows(folder / csv_tables.RUNS_FILE, "run", "status") if exists else []
-    experiment = study.experiments[name]
-    tables = FigureTables(folder if exists else None, experiment.metrics)
-    figures = read_figures(folder / "figures", partial)
     return ExperimentResults(
-        experiment, runs_table.complete_rows(study, name, rows), tables, figures
+        experiment,
+        runs_table.complete_rows(study, name, rows),
+        FigureTables(folder if exists else None, experiment.metrics),
+        read_figures(folder / "figures", partial),
     )
 
 
@@ -114,16 +114,17 @@ def read_figures(folder: Path, partial: bool = False) -> list[Record]:
     """
     if partial and not (folder / LISTING).exists():
         return []
-    with errors.reading(folder / LISTING, "a list of figures", folder):
-        return [
-            {**entry, **_figure_content(folder / f"{entry['name']}.svg")}
-            for entry in figure_entries(folder)
-        ]
+    return [
+        {**entry, **_figure_content(folder / f"{name}.svg")}
+        for name, entry in figure_entries(folder).items()
+    ]
 
 
-def figure_entries(folder: Path) -> list[Record]:
+def figure_entries(folder: Path) -> dict[str, Record]:
+    """Return the figures that a folder lists, by name."""
     with errors.reading(folder / LISTING, "a list of figures", folder):
-        return json.loads((folder / LISTING).read_text(encoding="utf-8"))
+        entries = json.loads((folder / LISTING).read_text(encoding="utf-8"))
+        return {entry["name"]: entry for entry in entries}
 
 
 def _figure_content(path: Path) -> Record:

@@ -89,9 +89,7 @@ def _picture(study_folder: Path, claims: list[Row]) -> Record | None:
     for experiment, figure in names:
         folder = study_folder / experiment / "figures"
         if (folder / f"{figure}.png").exists():
-            entry = next(
-                entry for entry in report_inputs.figure_entries(folder) if entry["name"] == figure
-            )
+            entry = report_inputs.figure_entries(folder)[figure]
             texts = {name: entry[name] for name in ("title", "caption")}
             return {"experiment": experiment, "figure": figure, **texts}
     return None
@@ -103,9 +101,7 @@ def _claim(row: Row) -> Record:
     return {
         **{name: row[name] for name in ("place", "sentence", "verdict")},
         "verdict_words": page.phrase("verdict", claim),
-        "numbers": page.phrase("numbers", claim),
-        "bounds": page.phrase("bounds", claim),
-        "run": page.phrase("run", claim),
+        **{name: page.phrase(name, claim) for name in ("numbers", "bounds", "run")},
     }
 
 

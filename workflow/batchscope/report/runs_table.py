@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from batchscope.core import display
 from batchscope.report.text import parsed, plain
 from batchscope.store import jobs
-from batchscope.study import external_columns, outcomes, run_factors
+from batchscope.study import external_columns, run_factors
+from batchscope.study.columns import tested_direction
 from batchscope.study.names import split_token
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def build(rows: list[Row]) -> dict[str, Any] | None:
     """
     column_names = dict.fromkeys(name for row in rows for name in row)
     factors = [name for name in column_names if _is_factor(name)]
-    results = [name for name in column_names if outcomes.tested_outcome(name)]
+    results = [name for name in column_names if tested_direction(name)]
     order = ("experiment", "machine", *run_factors.FACTORS, *factors, "status", *results, "run")
     columns, shared = [], {}
     for name in dict.fromkeys(order):

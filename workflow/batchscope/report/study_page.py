@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from batchscope.core import display
+from batchscope.core import disk, display, project_files
 from batchscope.host import requirements
 from batchscope.report import (
     claim_rows,
     data_section,
     experiment_section,
-    files_section,
     page,
     published_rows,
     recommendation,
+    report_inputs,
     runs_table,
     unfinished,
 )
@@ -32,18 +34,28 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 
+def write(
+    study: Study, results: Path, config_path: Path | str, output: Path, partial: bool = False
+) -> None:
+    """Write a study's report, and a text file of the same name with its headline.
+
+    Raises:
+        UserError: If a table or a figure is missing and `partial` is False, or one is damaged.
+    """
+    inputs = report_inputs.read(study, results, config_path, partial)
+    html, headline = build(study, inputs, output.parent)
+    disk.write_text(output, html)
+    disk.write_text(output.with_suffix(".txt"), headline + "\n")
+
+
 def build(study: Study, inputs: ReportInputs, folder: Path | str = "") -> tuple[str, str]:
     """Return the report as HTML, and its headline: a line with the first recommendation.
 
     Args:
         folder: Folder of the page; links to files are relative to it.
-
-    Raises:
-        UserError: If a table that is read now is missing or damaged.
     """
     tables = {name: results.tables for name, results in inputs.experiments.items()}
-    levels = recommendation.chance_levels(study, inputs.states.results)
-    cards = recommendation.cards(study, tables, inputs.config_name, levels)
+    cards = recommendation.cards(study, tables, inputs.config_name)
     experiments = [
         experiment_section.build(results, cards) for results in inputs.experiments.values()
     ]
@@ -59,7 +71,7 @@ def build(study: Study, inputs: ReportInputs, folder: Path | str = "") -> tuple[
         "runs": runs_table.build(inputs.rows),
         "unfinished": unfinished.build(study, inputs),
         "data": data_section.build(inputs) if study.datasets else None,
-        "files": files_section.build(study, inputs, folder),
+        "files": _files(study, inputs, folder),
     }
     script = page.asset("report.js")
     html = page.render(
@@ -99,6 +111,29 @@ def run_counts(inputs: ReportInputs) -> Row:
             if by_status[status]
         ],
         "timings": len(inputs.timings),
+    }
+
+
+def _files(study: Study, inputs: ReportInputs, folder: Path | str) -> Row:
+    """Return how to repeat a study: links to its tables, its configuration, and commands."""
+    name = inputs.config_name
+    config = "" if name == project_files.DEFAULT_CONFIG else f" --configfile {shlex.quote(name)}"
+    commands = {
+        "The plan, with times and disk space": f"python workflow/run.py plan{config}",
+        "The whole study": unfinished.snakemake_command(study, name),
+        "On a SLURM cluster": unfinished.snakemake_command(study, name, options="--profile slurm"),
+    }
+    if run := next(iter([*study.runs, *study.commands]), None):
+        record = f"results/runs/{run}/record.json"
+        commands["A single run"] = unfinished.snakemake_command(study, name, record)
+    return {
+        "tables": [
+            (f"{path.parent.name}/{path.name}", os.path.relpath(path, folder or path.parent))
+            for path in inputs.files
+        ],
+        "config_name": name,
+        "config_text": inputs.config_text,
+        "commands": commands,
     }
 
 

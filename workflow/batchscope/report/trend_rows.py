@@ -16,8 +16,7 @@ from batchscope.study.budget_kinds import COSTS, END
 from batchscope.study.figures import FIGURES
 from batchscope.study.outcomes import MIN_SEEDS_FOR_INTERVAL, Verdict
 from batchscope.study.plan import PlannedExperiment
-from batchscope.study.registry import OUTCOME_MEASURES, TRAINING_TIMINGS
-from batchscope.study.versions import ENTRIES
+from batchscope.study.registry import ENTRIES, OUTCOME_MEASURES, TRAINING_TIMINGS
 
 INCREASES, DECREASES, UNCLEAR = "increases", "decreases", "unclear"
 FEW_SEEDS = "few_seeds"
@@ -31,19 +30,16 @@ def build(table: pandas.DataFrame) -> list[Row]:
     Series with the same numbers share a row, for example times at several learning rates.
     """
     series = run_series.split_series(table) if len(table) else []
-    rows = {
-        position: {**row, "series": group.label, "change": _change(row), **_texts(row)}
-        for group in series
-        for position, row in group.frame.to_dict("index").items()
-    }
+    labels = {position: group.label for group in series for position in group.frame.index}
     rows_by_numbers: dict[tuple[str, ...], list[Row]] = {}
-    for _, row in sorted(rows.items()):
+    for position, row in table.to_dict("index").items():
+        row |= {"series": labels[position], "change": _change(row), **_texts(row)}
         key = (row["outcome"], row["budget"], *row["means"], row["slope"])
         rows_by_numbers.setdefault(key, []).append(row)
     merged = []
     for same in rows_by_numbers.values():
-        labels = [] if len(same) == len(series) > 1 else [row["series"] for row in same]
-        merged.append({**same[0], "series": display.listed(labels)})
+        names = [] if len(same) == len(series) > 1 else [row["series"] for row in same]
+        merged.append({**same[0], "series": display.listed(names)})
     return merged
 
 

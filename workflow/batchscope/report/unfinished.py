@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,19 +35,15 @@ def build(study: Study, inputs: ReportInputs) -> dict[str, Any]:
     another version of the step) or `absent` (by missing requirement). An entry has a name and a
     message.
     """
-    groups: dict[Key, dict[str, Any]] = {}
-    for key, entry in (
-        *_runs(study, inputs),
-        *_measures(inputs),
-        *_versions(inputs),
-        *_requirements(inputs),
-    ):
-        group = dict(zip(("kind", "name", "title"), key, strict=True)) | {"entries": []}
-        groups.setdefault(key, group)["entries"].append(entry)
-    return {
-        "groups": list(groups.values()),
-        "command": snakemake_command(study, inputs.config_name),
-    }
+    entries: dict[Key, list[tuple[str, str]]] = {}
+    parts = (_runs(study, inputs), _measures(inputs), _versions(inputs), _requirements(inputs))
+    for key, entry in itertools.chain(*parts):
+        entries.setdefault(key, []).append(entry)
+    groups = [
+        {"kind": kind, "name": name, "title": title, "entries": group}
+        for (kind, name, title), group in entries.items()
+    ]
+    return {"groups": groups, "command": snakemake_command(study, inputs.config_name)}
 
 
 def _runs(study: Study, inputs: ReportInputs) -> Entries:

@@ -1,20 +1,19 @@
 """Inputs of rules, and the files, logs and commands of measures and timings, as paths and texts."""
 
-import hashlib
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from batchscope.core import project_files
+from batchscope.core.errors import unexpected
 from batchscope.rules.study import RESULTS, CalledStudy
-from batchscope.store import job_logs, jobs, paths
-from batchscope.study import names, tables, versions
+from batchscope.store import jobs, paths
+from batchscope.study import names, tables
+from batchscope.study.registry import ENTRIES
 from batchscope.study.specifications import Measure, Timing
-
-_LINKS = Path(".snakemake", "paths")
 
 # Cheap rules run again if their code changes. Costly rules have versions instead.
 TABLE_CODE = project_files.code_files("tables")
@@ -24,20 +23,11 @@ REPORT_CODE = [*project_files.code_files("report"), *project_files.templates()]
 TABLES = [f"{RESULTS}/studies/{{study}}/{{experiment}}/{name}" for name in tables.FILES]
 
 
-def safe_path(path: str) -> str:
-    """Return a path for a rule. A path with braces or angle brackets is replaced by a link.
-
-    Snakemake would read these characters as wildcards or flags.
-    """
-    if not set("{}<>").intersection(path):
-        return path
-    link = _LINKS / f"{hashlib.sha256(path.encode()).hexdigest()[:16]}{Path(path).suffix}"
-    target = os.path.abspath(path)
-    if not link.is_symlink() or os.readlink(link) != target:
-        link.parent.mkdir(parents=True, exist_ok=True)
-        link.unlink(missing_ok=True)
-        link.symlink_to(target)
-    return link.as_posix()
+def checked_path(path: str) -> str:
+    """Return a path for a rule; exit if Snakemake would read it as wildcards or flags."""
+    if set("{}<>").intersection(path):
+        sys.exit(str(unexpected(path, "a path with a brace or a bracket", "one without")))
+    return path
 
 
 def environment(folder: str) -> str:
@@ -77,7 +67,7 @@ def dataset_files(name: str) -> list[str]:
 def model_file(study: CalledStudy, name: str) -> list[str]:
     """Return a list with the user's model file of a job; it is empty for a built-in model."""
     path = study.plan.models.get(name.split("+")[1])
-    return [safe_path(path)] if path else []
+    return [checked_path(path)] if path else []
 
 
 def records_of_runs(entry: Measure) -> list[str]:
@@ -128,7 +118,7 @@ def log_file(entry: Measure | Timing) -> str:
 
 def step_command(step: str) -> str:
     """Return the command of a measure or a timing. A changed command makes all results again."""
-    entry = versions.ENTRIES[step]
+    entry = ENTRIES[step]
     options = [f"--{option} {{wildcards.{option}:q}}" for option in (*entry.subjects, "settings")]
     options += ["--model-file {input.model:q}"] if isinstance(entry, Timing) or entry.data else []
     options.append("--output {output.record:q} > {log:q} 2>&1")
@@ -142,14 +132,14 @@ def table_sources(study: CalledStudy, experiment: str) -> list[str]:
     """
     files = list(dict.fromkeys(_table_sources(study, experiment)))
     if study.partial:
-        return [safe_path(study.config_path), *filter(os.path.exists, files)]
+        return [checked_path(study.config_path), *filter(os.path.exists, files)]
     return files
 
 
 def _table_sources(study: CalledStudy, experiment: str) -> Iterator[str]:
     planned = study.plan.experiments[experiment]
     if planned.external_runs:
-        yield from map(safe_path, planned.external_runs.table.files)
+        yield from map(checked_path, planned.external_runs.table.files)
     for other in planned.keys.beside:
         yield from _table_sources(study, other)
     # Results of other machines are inputs only if they exist, because they are never made here.
@@ -157,8 +147,8 @@ def _table_sources(study: CalledStudy, experiment: str) -> Iterator[str]:
         trainings = (jobs.training_job(folder, run) for run in planned.runs)
         for job in (*trainings, *jobs.measure_jobs(planned, folder, machine)):
             if job.path.exists():
-                yield safe_path(job.path.as_posix())
-    suffixes = {name: entry.also_writes for name, entry in versions.ENTRIES.items()}
+                yield checked_path(job.path.as_posix())
+    suffixes = {name: entry.also_writes for name, entry in ENTRIES.items()}
     for state in study.table.experiments[experiment]:
         if not state.missing_requirement:
             yield state.job.path.as_posix()
@@ -226,4 +216,4 @@ def tables_of_claims(study: CalledStudy) -> list[str]:
 def quoted_logs(study: CalledStudy) -> list[str]:
     if not study.partial:
         return []
-    return sorted(log.as_posix() for log in job_logs.missing_job_logs(study.table) if log.exists())
+    return sorted(log.as_posix() for log in study.table.missing_logs() if log.exists())

@@ -1,20 +1,19 @@
 """Start and end a call of Snakemake: checks and notes before the first job, lines at its end."""
 
+import contextlib
 import logging
 import os
-import shlex
+import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Collection
-from itertools import chain
 from pathlib import Path
 
 from batchscope.core import disk, project_files
 from batchscope.core.errors import UserError
 from batchscope.host import interruption, memory_limits, requirements
 from batchscope.rules.study import RESULTS, CalledStudy
-from batchscope.store import interims, jobs, leftovers, owners, paths, status
+from batchscope.store import interims, jobs, owners, paths, status
 
 
 def prepare_environment(gpus: bool, scheduled: bool = False) -> None:
@@ -50,7 +49,7 @@ def is_shown(record: logging.LogRecord) -> bool:
 
 def start(study: CalledStudy) -> None:
     """Check user data and models, and leave notes for the jobs; exit if a check fails."""
-    leftovers.delete_leftovers(RESULTS)
+    delete_leftovers(RESULTS)
     owners.note_owner(study.folder, study.plan.name, study.config_path)
     # Notes are no part of commands, because a changed command would make every run again. The
     # epochs that measures read, the study's place and the needs of a run change no result.
@@ -65,6 +64,26 @@ def start(study: CalledStudy) -> None:
     arguments = ["check", "--config", study.config_path, "--scale", study.scale]
     if subprocess.run([sys.executable, str(project_files.CLI), *arguments]).returncode:
         sys.exit(1)
+
+
+def delete_leftovers(results: Path | str) -> None:
+    """Delete what killed processes left below the results, which no job reads.
+
+    These are temporary files and folders, and a checkpoint next to the record of its run.
+    """
+    for name, folders, files in os.walk(results):
+        folder = Path(name)
+        if paths.COMMAND_FOLDER in folders and paths.COMMAND_NOTE in files:
+            folders.remove(paths.COMMAND_FOLDER)  # It holds the user's files.
+        with contextlib.suppress(FileNotFoundError):  # The process may still delete its files.
+            for path in map(folder.joinpath, (*folders, *files)):
+                if disk.is_abandoned(path):
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+            if paths.RECORD in files:
+                ended = (folder / paths.RECORD).stat().st_mtime
+                for path in (folder / paths.CHECKPOINT, folder / memory_limits.KILL_NOTE):
+                    if path.name in files and path.stat().st_mtime <= ended:
+                        path.unlink()
 
 
 def closing_lines(study: CalledStudy, targets: Collection[str]) -> list[str]:
@@ -102,23 +121,3 @@ def open_stage_line(study: CalledStudy) -> str:
         f"Open after interim analysis {number}: {', '.join(experiments)}. The next stage has "
         f"{left}: run the same command again."
     )
-
-
-def future_dates_hint(study: CalledStudy) -> str:
-    """Return the message about inputs dated in the future, which stop Snakemake's jobs."""
-    external = (experiment.external_runs for experiment in study.plan.experiments.values())
-    logs = chain.from_iterable(runs.table.files for runs in external if runs)
-    models = filter(None, study.plan.models.values())
-    code = os.path.relpath(project_files.WORKFLOW)
-    return fix_future_dates([RESULTS, code, *sorted({study.config_path, *models, *logs})])
-
-
-def fix_future_dates(roots: list[str]) -> str:
-    """Return the message about files dated in the future at or below paths; empty if none is."""
-    paths = chain.from_iterable((root, *sorted(root.rglob("*"))) for root in map(Path, roots))
-    latest = time.time() + 1
-    future = (path for path in paths if path.is_file() and path.stat().st_mtime > latest)
-    if not (first := next(future, None)):
-        return ""
-    touch = f"find {shlex.join(roots)} -type f -newermt now -exec touch {{}} +"
-    return f"{first}: received a date in the future; set the clock, or date all such files: {touch}"

@@ -74,23 +74,19 @@ class CalledStudy:
         return replace(self, plan=plan_study(self.config_path, self.scale))
 
 
-def study_of_call(
-    configfiles: list[Any], options: dict[str, Any], cluster: bool = False
-) -> CalledStudy:
+def study_of_call(configfiles: list[Any], options: dict[str, Any]) -> CalledStudy:
     """Plan the study of a call of Snakemake; exit with the message if it has a problem.
 
     Args:
         configfiles: Files of `--configfile`; none for the default study.
         options: Options of `--config`.
-        cluster: Whether jobs go to a cluster, or this process is a job of a cluster.
     """
     try:
         check_folder(RESULTS)
         files = [str(file) for file in configfiles] or [project_files.DEFAULT_CONFIG]
         path = command_line.single_file(files)
         read = configuration.options(options)
-        local = not (cluster or read.partial)
-        planned = plan_study(path, read.scale, RESULTS, local)
+        planned = plan_study(path, read.scale, RESULTS)
         study = CalledStudy(planned, path, read.scale, read.partial)
         owners.check_owner(study.folder, study.plan.name, path)
         # The table of jobs reads every folder of results, so it is made only if necessary.
@@ -103,20 +99,15 @@ def study_of_call(
     return study
 
 
-def plan_study(
-    path: Path | str, scale: str, results: Path | str = RESULTS, local: bool = False
-) -> plan.Study:
+def plan_study(path: Path | str, scale: str, results: Path | str = RESULTS) -> plan.Study:
     """Return the study of a file, planned with the prepared data and the last interim analysis.
-
-    Args:
-        local: Whether jobs run on this machine.
 
     Raises:
         UserError: If the file has a problem.
     """
     recorded = functools.partial(records.training_size, results)
     stages = functools.partial(interims.stages, results)
-    return configuration.study(path, scale, recorded=recorded, interim_results=stages, local=local)
+    return configuration.study(path, scale, recorded=recorded, interim_results=stages)
 
 
 def _needs_of_runs(study: plan.Study) -> Iterator[dict[str, Any]]:

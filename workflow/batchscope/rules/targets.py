@@ -1,12 +1,9 @@
 """Decide the targets of a call: the report, the interim analysis of this stage, missing files."""
 
 import os
-import shutil
 import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
-from batchscope import figures
 from batchscope.host import requirements
 from batchscope.rules import inputs
 from batchscope.rules.study import RESULTS, CalledStudy
@@ -31,7 +28,6 @@ def all_targets(study: CalledStudy) -> list[str]:
             name = study.plan.folder_name
             number = interims.current_number(RESULTS, name)
             analyses = [paths.interim_table(RESULTS, name, number).as_posix()]
-    _remove_incomplete_figures(study)
     return [study.report, *analyses, *_missing([*files, *inputs.all_figures(study)])]
 
 
@@ -91,11 +87,3 @@ def _check_data(study: CalledStudy) -> None:
             f"{names}: incomplete data (received fewer files than were prepared). Run `snakemake "
             f"--cores 1 data{study.options}`, then this command again; nothing is trained again."
         )
-
-
-def _remove_incomplete_figures(study: CalledStudy) -> None:
-    """Remove each folder that lost a figure, because Snakemake knows the folder, not its files."""
-    for folder in inputs.all_figures(study):
-        if os.path.exists(folder) and not figures.is_complete(Path(folder)):
-            print(f"{folder}: lost a file; all figures are drawn again.", file=sys.stderr)
-            shutil.rmtree(folder)

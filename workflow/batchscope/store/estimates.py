@@ -42,26 +42,27 @@ class Estimates:
         self._times.setdefault(kind, {}).setdefault(factors["batch_size"], []).append(seconds)
 
     def training(self, factors: dict[str, Any]) -> float | None:
-        kind = epoch_kind(factors)
-        if kind not in self._times:
+        kind, shares = epoch_kind(factors), batch_phases.example_shares(factors)
+        seconds = {size: self._at(kind, size) for size in shares}
+        if None in seconds.values():
             return None
-        shares = batch_phases.example_shares(factors).items()
-        return factors["epochs"] * sum(share * self._at(kind, size) for size, share in shares)
+        return factors["epochs"] * sum(share * seconds[size] for size, share in shares.items())
 
     def command(self, run: CommandRun) -> float | None:
-        kind = (run.command.token,)
-        return self._at(kind, run.factors["batch_size"]) if kind in self._times else None
+        return self._at((run.command.token,), run.factors["batch_size"])
 
     def measure_or_timing(self, kind: Kind) -> float | None:
-        return self._at(kind, 1) if kind in self._times else None
+        return self._at(kind, 1)
 
-    def _at(self, kind: Kind, batch_size: int) -> float:
+    def _at(self, kind: Kind, batch_size: int) -> float | None:
         """Interpolate between batch sizes, because the time of a step is linear in the batch size.
 
         Below the smallest size, the time is proportional to the number of steps; above the largest,
         it is constant.
         """
-        sizes = sorted(self._times[kind], reverse=True)
+        sizes = sorted(self._times.get(kind, ()), reverse=True)
+        if not sizes:
+            return None
         seconds = [statistics.fmean(self._times[kind][size]) for size in sizes]
         if batch_size < sizes[-1]:
             return seconds[-1] * sizes[-1] / batch_size

@@ -19,10 +19,9 @@ from batchscope.host import requirements
 from batchscope.host.requirements import MissingRequirement
 from batchscope.store import estimates, paths, records
 from batchscope.study import batch_phases, names, plan, snapshot_epochs
-from batchscope.study.registry import MEASURES, SWEEP_TIMINGS, TIMINGS
+from batchscope.study.registry import ENTRIES, MEASURES, SWEEP_TIMINGS, TIMINGS
 from batchscope.study.run_factors import TIMING_ONLY_FACTORS
 from batchscope.study.specifications import REPEATS
-from batchscope.study.versions import ENTRIES
 
 TRAINING, MEASURE, TIMING = "training", "measure", "timing"  # nouns of jobs in texts
 TRAIN, RUN_COMMAND = "train", "run_command"  # the steps that make a run
@@ -102,13 +101,12 @@ class JobTable:
 
     def files(self, job: Job) -> list[Path]:
         """Return the files of a job that tables and measures read, its record first."""
-        if job.measure == TRAIN:
-            file_names = paths.run_files(self.study.runs[job.subject])
-            return [job.path.with_name(name) for name in file_names]
-        if job.measure == RUN_COMMAND:
-            return [job.path.with_name(name) for name in paths.COMMAND_FILES]
+        if job.noun == TRAINING:
+            is_command = job.measure == RUN_COMMAND
+            run_files = () if is_command else paths.run_files(self.study.runs[job.subject])
+            return [job.path.with_name(name) for name in run_files or paths.COMMAND_FILES]
         suffixes = ENTRIES[job.measure].also_writes
-        return [job.path, *(job.path.with_suffix(suffix) for suffix in suffixes)]
+        return [job.path, *map(job.path.with_suffix, suffixes)]
 
     def _run_state(self, job: Job, needs: dict[str, Any]) -> JobState:
         file_names = _file_names(job.path.parent)
@@ -153,9 +151,11 @@ class JobTable:
         return {(dataset, model) for dataset, model in pairs if self.study.models[model]}
 
     def incomplete_user_data(self) -> list[str]:
-        states = self.data_states().items()
-        incomplete = (dataset for dataset, is_complete in states if not is_complete)
-        return [dataset for dataset in incomplete if self.study.datasets[dataset].get("path")]
+        return [
+            dataset
+            for dataset, is_complete in self.data_states().items()
+            if not is_complete and self.study.datasets[dataset].get("path")
+        ]
 
     def data_states(self) -> dict[str, bool]:
         """Return a map of each data set that jobs here read to whether it is complete."""
@@ -174,12 +174,20 @@ class JobTable:
 
     def other_versions(self) -> dict[Path, tuple[str, str]]:
         """Return a map of each record of another version to its step and version."""
-        outdated = {}
-        for path, state in self.by_record.items():
-            step, record = state.job.measure, disk.read_json(path) if path.exists() else {}
-            if version := records.other_version(step, record):
-                outdated[path] = (step, version)
-        return outdated
+        versions = {path: _other_version(state.job) for path, state in self.by_record.items()}
+        return {
+            path: (self.by_record[path].job.measure, version)
+            for path, version in versions.items()
+            if version
+        }
+
+    def missing_logs(self) -> set[Path]:
+        """Return the log paths of all jobs without a result."""
+        missing = [state.job.path for state in self.by_record.values() if not state.is_complete]
+        for dataset, is_complete in self.data_states().items():
+            if not is_complete:
+                missing.append(paths.dataset_record(self.results, dataset))
+        return {paths.log_path(self.results, path) for path in missing}
 
 
 def _file_names(folder: Path) -> set[str]:
@@ -189,7 +197,7 @@ def _file_names(folder: Path) -> set[str]:
 
 
 def _other_version(job: Job) -> str | None:
-    """Return the version of a record if it is not the present one; None for a corrupt record."""
+    """Return the version of a record if it is not the present one; None without a valid record."""
     with contextlib.suppress(UserError):
         return records.other_version(job.measure, disk.read_json(job.path))
     return None
@@ -236,10 +244,8 @@ def measure_jobs(
                 yield Job(paths.pair_path(results, *pair, measure, settings), measure, pair)
         else:
             epochs = experiment.at_epochs if MEASURES[measure].at_epochs else ()
-            for name in (
-                settings,
-                *(settings_at_epoch(measure, values, epoch) for epoch in epochs),
-            ):
+            at_epochs = [settings_at_epoch(measure, values, epoch) for epoch in epochs]
+            for name in (settings, *at_epochs):
                 for run in experiment.runs:
                     yield Job(paths.measure_path(results, run, measure, name), measure, (run,))
     yield from timing_jobs(experiment, results, machine)
@@ -336,11 +342,8 @@ def note_epochs(table: JobTable) -> None:
     The note is no input of a training, because a new measure would then train its run again.
     """
     states = table.by_record.values()
-    jobs = (
-        state.job
-        for state in states
-        if not state.missing_requirement and state.job.noun != TRAINING
-    )
+    measures = [state for state in states if state.job.noun != TRAINING]
+    jobs = (state.job for state in measures if not state.missing_requirement)
     epochs, path = epochs_read(table.study, jobs), paths.epochs_note(table.results)
     if epochs or path.exists():
         disk.write_json(path, epochs)

@@ -10,7 +10,7 @@ import numpy as np
 from batchscope.core import disk, display
 from batchscope.store import paths
 from batchscope.study import names, tasks
-from batchscope.study.versions import VERSIONS
+from batchscope.study.registry import VERSIONS
 
 # Statuses of runs in records. Only external runs can have CRASHED.
 FINISHED, DIVERGED, OUT_OF_MEMORY, CRASHED = "finished", "diverged", "out_of_memory", "failed"
@@ -43,14 +43,12 @@ def dataset_task(results: Path | str, dataset: str) -> str | None:
 
 
 def data_warnings(dataset: str, record: dict[str, Any]) -> Iterator[str]:
-    """Yield the warnings of a data set's record: skipped files, dropped rows, absent classes."""
+    """Yield the warnings of a data set's record: skipped files, absent classes."""
     place = f"datasets.{names.split_token(dataset)[0]}"
     if count := record.get("skipped_count"):
         files = [f"{entry['file']} ({entry['reason']})" for entry in record.get("skipped") or []]
         text = display.count(count, "file was", "files were")
         yield f"{place}: {text} skipped: {display.short_list(files, count)}."
-    if count := record.get("dropped"):
-        yield f"{place}: {display.count(count, 'row was', 'rows were')} dropped for a missing cell."
     counts, absent = record.get("class_counts") or {}, []
     by_class = zip(*counts.values(), strict=True)
     for name, class_counts in zip(record.get("class_names") or (), by_class, strict=False):

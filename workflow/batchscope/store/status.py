@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from batchscope.core import disk, display
@@ -18,7 +18,7 @@ START_SECONDS = 1.0  # seconds of a core before a job computes
 SNAPSHOT = "snapshot"  # the step that trains a finished run again up to an epoch
 
 
-@dataclass(frozen=True)
+@dataclass
 class JobRow:
     """A job of a study. A job that several experiments share has one row."""
 
@@ -46,25 +46,20 @@ def rows(
     job_rows = [_row(state, experiments[path]) for path, state in table.by_record.items()]
     # If a run is trained again, its measures are made again.
     outdated = {row.job.subject for row in job_rows if row.job.noun == TRAINING and row.version}
-    job_rows = [
-        replace(row, due=row.due or row.status == records.FINISHED)
-        if row.job.noun == MEASURE and not outdated.isdisjoint(row.job.runs)
-        else row
-        for row in job_rows
-    ]
+    for row in job_rows:
+        if row.job.noun == MEASURE and row.status == records.FINISHED:
+            row.due = row.due or not outdated.isdisjoint(row.job.runs)
     missing = [row.job for row in job_rows if row.status == records.MISSING]
     measures = [job for job in missing if job.noun != TRAINING]
     for run, epoch in jobs.runs_to_train_again(study, measures, results):
         job = Job(paths.snapshot_path(results, run, epoch), SNAPSHOT, (run,))
         names = experiments[paths.run_record(paths.run_folder(results, run))]
         job_rows.append(JobRow(job, names, records.MISSING, None, due=True))
-    if not any(row.due for row in job_rows):
-        return job_rows
-    estimates = Estimates(results, study)
-    return [
-        replace(row, seconds=_estimated_seconds(study, row.job, estimates)) if row.due else row
-        for row in job_rows
-    ]
+    due = [row for row in job_rows if row.due]
+    estimates = Estimates(results, study) if due else None
+    for row in due:
+        row.seconds = _estimated_seconds(study, row.job, estimates)
+    return job_rows
 
 
 def _row(state: jobs.JobState, experiments: list[str]) -> JobRow:
@@ -73,9 +68,9 @@ def _row(state: jobs.JobState, experiments: list[str]) -> JobRow:
     if state.is_complete and job.noun != TRAINING:
         status = records.FINISHED
     if not state.is_missing and job.path.exists():
-        keys = ["status"] if job.noun == TRAINING else []
-        record = disk.read_json(job.path, *keys)
-        status = record["status"] if keys else status
+        record = disk.read_json(job.path, *(["status"] if job.noun == TRAINING else []))
+        if job.noun == TRAINING:
+            status = record["status"]
         version = None if requirement else records.other_version(job.measure, record)
     return JobRow(job, experiments, status, version, state.is_missing or bool(version))
 

@@ -19,7 +19,6 @@ from batchscope.study import (
     snapshot_epochs,
     stages,
     tasks,
-    versions,
 )
 from batchscope.study.batch_phases import Course
 from batchscope.study.experiments import (
@@ -33,7 +32,7 @@ from batchscope.study.experiments import (
 )
 from batchscope.study.names import LongNameError
 from batchscope.study.outcomes import MIN_SEEDS
-from batchscope.study.registry import MEASURES, SECONDS_TIMINGS, SWEEP_TIMINGS
+from batchscope.study.registry import ENTRIES, MEASURES, SECONDS_TIMINGS
 from batchscope.study.run_factors import CONSTANT, HORIZON_REASON, horizon_factor
 from batchscope.study.specifications import FigureRequirement
 
@@ -55,7 +54,7 @@ def unfit_settings(
 ) -> Iterator[Problem]:
     """Yield measures that need another factor, and settings that do not fit a run."""
     for measure in measures:
-        entry, key_place = versions.ENTRIES[measure.name], (*place, measure.name)
+        entry, key_place = ENTRIES[measure.name], (*place, measure.name)
         for factor, value in getattr(entry, "factors", {}).items():
             if any(run[factor] != value for run in runs):
                 text = f"Needs {factor}: {show(value)} in set or defaults (received runs without)."
@@ -100,11 +99,9 @@ def unused_epochs(
     place: Place, keys: TrainingExperiment | TimingExperiment, measures: Collection[str]
 ) -> Iterator[Problem]:
     """Yield a problem if no measure or timing uses `at_epochs`."""
-    users = {name for name, entry in versions.ENTRIES.items() if entry.at_epochs}
+    users = {name for name, entry in ENTRIES.items() if entry.at_epochs}
     if keys.at_epochs and not users & {*measures}:
-        in_measure = display.listed(sorted(users - {*SWEEP_TIMINGS}), "or")
-        in_timing = display.listed(sorted(users & {*SWEEP_TIMINGS}), "or")
-        text = f"Needs {in_measure} in measure, or {in_timing} in timing."
+        text = f"Needs {display.listed(sorted(users), 'or')} in measure or timing."
         yield Problem((*place, "at_epochs"), text)
 
 
@@ -125,15 +122,10 @@ def unsaved_epochs(place: Place, epochs: tuple[int, ...], horizons: set[int]) ->
     """Yield the numbers of `at_epochs` after which some run keeps no snapshot."""
     kept = set.intersection(*(set(snapshot_epochs.kept_epochs(horizon)) for horizon in horizons))
     for index, epoch in enumerate(epochs):
-        key_place = (*place, "at_epochs", index)
-        if epoch > min(horizons):
-            run = "every run" if len(horizons) == 1 else "the shortest run"
-            yield received(key_place, epoch, f"at most {min(horizons)}, the epochs of {run}")
-        elif epoch not in kept:
-            below = max(other for other in kept if other < epoch)
-            above = min((other for other in kept if other > epoch), default=None)
-            nearest = f"{below} or {above}" if above else str(below)
-            yield received(key_place, epoch, f"{nearest}, after which there are snapshots")
+        if epoch not in kept:
+            expected = display.listed(map(str, sorted(kept)), "or")
+            text = f"{expected}, after which every run has a snapshot"
+            yield received((*place, "at_epochs", index), epoch, text)
 
 
 def comparison_keys(place: Place, keys: Comparison) -> Iterator[Problem]:
@@ -216,7 +208,7 @@ def unreachable_budgets(
     """Yield the budgets that a run of the experiment does not reach or evaluate."""
     budgets_place = (*place, "budgets")
     for kind, column in budget_kinds.AXES.items():
-        end = min_length(column, runs, training_sizes)
+        end = _min_length(column, runs, training_sizes)
         if end is not None and budgets.get(kind, 0) > end:
             text = f"at most {end}, the {kind} of the shortest run"
             yield received((*budgets_place, kind), budgets[kind], text)
@@ -337,7 +329,7 @@ def uses_before_the_end(place: Place, keys: TrainingExperiment, runs: Runs) -> I
         yield received((*place, "at_epochs"), list(keys.at_epochs), text, why=why)
     yield from early_budgets(place, keys.budgets, schedule)
     for key_place, figure in figure_checks.named_figures(place, keys):
-        if FigureRequirement.PREFIXES in figure.requires.conditions:
+        if FigureRequirement.PREFIXES in figure.conditions:
             yield received(key_place, figure.name, f"{expected}, or another figure", why=why)
     epochs: dict[int, set[int]] = {}
     for run in runs:
@@ -347,22 +339,20 @@ def uses_before_the_end(place: Place, keys: TrainingExperiment, runs: Runs) -> I
         yield Problem((*place, "cases"), text)
 
 
-def min_length(column: str, runs: Runs, training_sizes: Mapping[str, int | None]) -> int | None:
+def _min_length(column: str, runs: Runs, training_sizes: Mapping[str, int | None]) -> int | None:
     """Return the length of the shortest training without early stopping; None if unknown.
 
     Args:
         column: Column of trajectories.csv that counts the length.
         training_sizes: Data set -> training examples; None if only the files know.
     """
-    lengths = [_training_length(column, run, training_sizes.get(run["dataset"])) for run in runs]
-    return min((length for length in lengths if length is not None), default=None)
-
-
-def _training_length(column: str, factors: dict[str, Any], size: int | None) -> int | None:
-    epochs = factors["epochs"]
-    if column == "epoch":
-        return epochs
-    if size is None or column not in ("updates", "examples"):
-        return None
-    examples = size * run_factors.training_copies(factors)
-    return epochs * examples if column == "examples" else Course(factors, examples).updates(epochs)
+    lengths = []
+    for run in runs:
+        epochs, size = run["epochs"], training_sizes.get(run["dataset"])
+        if column == "epoch":
+            lengths.append(epochs)
+        elif size is not None and column in ("updates", "examples"):
+            examples = size * run_factors.training_copies(run)
+            updates = Course(run, examples).updates(epochs)
+            lengths.append(updates if column == "updates" else epochs * examples)
+    return min(lengths, default=None)

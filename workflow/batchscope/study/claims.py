@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 GPU, MACHINE = "gpu", "machine"
 RATIO, DIFFERENCE = "ratio", "difference"
-AddProblem = Callable[[Problem], None]
 
 
 def _as_list(raw: Any) -> Any:
@@ -279,39 +278,39 @@ class Claim(Model):
 
 
 def read(
-    claims: Iterable[Claim], experiments: Mapping[str, PlannedExperiment], add_problem: AddProblem
+    claims: Iterable[Claim], experiments: Mapping[str, PlannedExperiment], problems: list[Problem]
 ) -> tuple[Claim, ...]:
-    """Return the valid claims with the types of factors in their cells, and with a figure."""
+    """Return the valid claims with the types of factors in their cells, and with a figure.
+
+    Problems are appended to `problems`.
+    """
+    testable = {name: item for name, item in experiments.items() if not item.external_runs}
     valid: dict[str, Claim] = {}
     for index, claim in enumerate(claims):
-        place = ("claims", index)
+        place, name = ("claims", index), claim.test.experiment
         if claim.id in valid:
-            add_problem(received((*place, "id"), claim.id, "an id that no other claim has"))
-        experiment = _tested_experiment(place, claim.test, experiments, add_problem)
-        test = experiment and _planned_test((*place, "test"), claim.test, experiment, add_problem)
-        if test:
-            figure = _figure_of_claim(place, claim.figure, experiment, test, add_problem)
+            problems.append(received((*place, "id"), claim.id, "an id that no other claim has"))
+        if name not in testable:
+            expected = "an experiment that trains or times here"
+            problems.append(received((*place, "test", "experiment"), name, expected, testable))
+            continue
+        experiment = testable[name]
+        test, test_problems = _planned_test((*place, "test"), claim.test, experiment)
+        problems += test_problems
+        if not test_problems:
+            drawn = experiment.keys.figures or tuple(FIGURES)
+            if claim.figure and claim.figure not in drawn:
+                expected = f"a figure of the experiment {name}"
+                problems.append(received((*place, "figure"), claim.figure, expected, drawn))
+            figure = claim.figure or _first_figure(test, experiment, drawn)
             valid[claim.id] = claim.model_copy(update={"test": test, "figure": figure})
     return tuple(valid.values())
 
 
-def _tested_experiment(
-    place: Place, test: Test, experiments: Mapping[str, PlannedExperiment], add_problem: AddProblem
-) -> PlannedExperiment | None:
-    """Return the planned experiment that a test names; None if no claim may name it."""
-    experiment = experiments.get(test.experiment)
-    if experiment and not experiment.external_runs:
-        return experiment
-    text = "an experiment that trains or times here" if experiment else "an experiment"
-    valid = [name for name, planned in experiments.items() if not planned.external_runs]
-    add_problem(received((*place, "test", "experiment"), test.experiment, text, valid))
-    return None
-
-
 def _planned_test(
-    place: Place, test: Test, experiment: PlannedExperiment, add_problem: AddProblem
-) -> Test | None:
-    """Return a test with the types of factors in its cells; None if there is a problem."""
+    place: Place, test: Test, experiment: PlannedExperiment
+) -> tuple[Test, list[Problem]]:
+    """Return a test with the types of factors in its cells, and its problems."""
     problems: list[Problem] = []
     readers = _value_readers(experiment, test.table)
     columns = {key: external_columns.prefixed_name(key) for key in experiment.command_factors}
@@ -349,13 +348,7 @@ def _planned_test(
         text = f"Trajectories are read at one budget: {', '.join(tables.BUDGETS)}."
         problems.append(Problem((*place, "cells"), text))
     problems += [*_unusable_columns(place, test, experiment), *_unpaired_sides(place, test)]
-    for problem in problems:
-        add_problem(problem)
-    return None if problems else test
-
-
-def _read_text(value: Any) -> Any:
-    return value
+    return test, problems
 
 
 def _read_number(value: Any) -> int | float:
@@ -370,10 +363,9 @@ def _value_readers(experiment: PlannedExperiment, table: str) -> dict[str, Calla
     if experiment.command_factors:
         factors = factor_models.command_factors(experiment.command_factors)
     readers = {name: factor.read_item for name, factor in factors.items() if name != "seed"}
-    readers |= dict.fromkeys(("dataset", "model", "machine"), _read_text)
+    readers |= dict.fromkeys(("dataset", "model", "machine"), str)
     for key in TABLES[table].keys:
-        is_text = TABLES[table].columns[key].kind == "str"
-        readers[key] = _read_text if is_text else _read_number
+        readers[key] = str if TABLES[table].columns[key].kind == "str" else _read_number
     return readers
 
 
@@ -412,17 +404,9 @@ def _unpaired_sides(place: Place, test: Test) -> Iterator[Problem]:
         yield Problem(key_place, "The sides have the same cells.")
 
 
-def _figure_of_claim(
-    place: Place, name: str, experiment: PlannedExperiment, test: Test, add_problem: AddProblem
-) -> str:
-    """Return the figure for the column of a test: the named one, or the first fitting one."""
-    listed = experiment.keys.figures
-    if name and (name not in FIGURES or (listed and name not in listed)):
-        expected = f"a figure of the experiment {experiment.name}"
-        add_problem(received((*place, "figure"), name, expected, listed))
-    # Without `figures`, an experiment draws all figures that its measures allow.
-    drawn = listed or tuple(FIGURES)
-    with_table = [key for key in TABLES[test.table].figures if key in drawn]
-    drawn_figures = [figures.for_tasks(key, experiment.tasks) for key in drawn]
+def _first_figure(test: Test, experiment: PlannedExperiment, drawn: Iterable[str]) -> str:
+    """Return the first figure with the table or else with the column of a test; or else any."""
+    with_table = [name for name in TABLES[test.table].figures if name in drawn]
+    drawn_figures = [figures.for_tasks(name, experiment.tasks) for name in drawn]
     with_column = [figure.name for figure in drawn_figures if figure.shows(test.column)]
-    return name or next(iter([*with_table, *with_column, *listed]), "")
+    return next(iter([*with_table, *with_column, *experiment.keys.figures]), "")

@@ -10,7 +10,7 @@ from typing import Any
 
 from batchscope.core import display
 from batchscope.study import external_columns, tasks
-from batchscope.study.registry import MEASURES
+from batchscope.study.registry import ENTRIES, MEASURES
 from batchscope.study.run_factors import FACTORS
 from batchscope.study.specifications import (
     Column,
@@ -19,7 +19,6 @@ from batchscope.study.specifications import (
     PositiveColumn,
     TextColumn,
 )
-from batchscope.study.versions import ENTRIES
 
 _RISES = {"direction": "rises"}  # Chang and Pathak 2020 state that these outcomes rise.
 _DIGEST = TextColumn("Digest of its definition or file, if any.")
@@ -175,6 +174,12 @@ def describe(column: str, metrics: tasks.Metrics = ()) -> Column | None:
             values = {key: item.words.get(text, text) for key, text in match.groupdict().items()}
             return replace(item, label=item.label.format(**values))
     return None
+
+
+def tested_direction(column: str) -> str:
+    """Return the direction that every study tests of an outcome of runs.csv; empty without one."""
+    described = describe(column)
+    return described.direction if described else ""
 
 
 def position(column: str) -> int:

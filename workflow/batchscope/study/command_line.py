@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from batchscope.core import project_files
-from batchscope.core.errors import ConfigError, UserError
+from batchscope.core.errors import UserError
 from batchscope.study import yaml_file
 
 # These options choose the printed lines, or another place for jobs. They exclude progress bars,
@@ -25,21 +25,13 @@ _PRINTING_OPTIONS = re.compile(
 
 
 def check_options(arguments: Sequence[str]) -> None:
-    """End the process with every problem of `--configfile` and `--config`."""
+    """End the process with the problem of `--configfile`, if it has one."""
     options = _parsed_options(arguments)
-    problems = [
-        f"--config: received '{entry}'; KEY=VALUE is expected. "
-        f"{_targets_first_hint('--config KEY=VALUE')}"
-        for entry in options.config
-        if "=" not in entry
-    ]
     try:
         if options.configfile:
             yaml_file.read(single_file(options.configfile))
     except UserError as error:
-        problems.append(str(error))
-    if problems:
-        sys.exit("\n".join(problems))
+        sys.exit(str(error))
 
 
 def study_of_command(arguments: Sequence[str]) -> tuple[str, str]:
@@ -65,15 +57,11 @@ def single_file(files: Sequence[str]) -> str:
     """Return the only configuration file.
 
     Raises:
-        ConfigError: If there are several. A target after `--configfile` counts as a file too.
+        UserError: If there are several. A target after `--configfile` counts as a file too.
     """
     first, *further = dict.fromkeys(files)
     if further:
         text = f"--configfile: received {1 + len(further)} files ({', '.join([first, *further])}); "
-        text += f"one study at a time is expected. {_targets_first_hint(f'--configfile {first}')}"
-        raise ConfigError([text])
+        text += "one study at a time is expected. Write targets before it: snakemake TARGET "
+        raise UserError(f"{text}--configfile {first}.")
     return first
-
-
-def _targets_first_hint(option: str) -> str:
-    return f"Write targets before it: snakemake TARGET {option}."

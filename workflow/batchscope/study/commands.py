@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import itertools
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,9 +20,6 @@ RUN_DIR = "run_dir"
 RESOURCES = ("threads", "gpus")
 # A doubled brace, a placeholder, or an unclosed brace.
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|\{")
-_MAX_FOLDER_FILES = 1000  # A folder of inputs has at most this number of files.
-_MIN_CACHED_BYTES = 2**23  # Digests of larger files are cached.
-_CACHE_PATH = Path(".snakemake", "batchscope_inputs.json")
 
 
 @dataclass(frozen=True)
@@ -120,17 +115,15 @@ def sha256(path: Path) -> str:
     Hidden files, compiled Python and results of Batchscope are left out.
 
     Raises:
-        UserError: If it cannot be read, contains the project's folder or has too many files.
+        UserError: If it cannot be read or contains the project's folder.
     """
     try:
         if not path.is_dir():
             return _file_digest(path)
         if path.resolve() in Path.cwd().parents:
             raise UserError(f"received '{path}', which contains the project's folder")
-        files = list(itertools.islice(_folder_files(path), _MAX_FOLDER_FILES + 1))
-        if len(files) > _MAX_FOLDER_FILES:
-            raise UserError(f"received '{path}', which has more than {_MAX_FOLDER_FILES} files")
-        inside = {file.relative_to(path).as_posix(): _file_digest(file) for file in sorted(files)}
+        files = sorted(_folder_files(path))
+        inside = {file.relative_to(path).as_posix(): _file_digest(file) for file in files}
         return hashlib.sha256(repr(inside).encode()).hexdigest()
     except OSError as error:
         raise UserError(f"received '{path}', which cannot be read ({error.strerror})") from None
@@ -140,9 +133,6 @@ def _folder_files(folder: Path) -> Iterator[Path]:
     outputs = [Path(name).resolve() for name in ("results", "logs")]
     for name, folders, files in os.walk(folder, followlinks=True):
         current = Path(name)
-        if current.is_symlink() and current.resolve() in {up.resolve() for up in current.parents}:
-            folders.clear()  # The folder is a link to one of its parents.
-            continue
         # `os.walk` visits only the folders that remain in its list.
         visible = [child for child in folders if child[0] != "." and child != "__pycache__"]
         folders[:] = [child for child in visible if (current / child).resolve() not in outputs]
@@ -150,17 +140,5 @@ def _folder_files(folder: Path) -> Iterator[Path]:
 
 
 def _file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file, from the cache for a large file that has not changed."""
     check_regular(path, "a file")
-    status = path.stat()
-    if status.st_size < _MIN_CACHED_BYTES:
-        return disk.file_sha256(path)
-    state = [status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
-    cache, key = {}, str(path.resolve())
-    with contextlib.suppress(UserError):
-        cache = disk.read_json(_CACHE_PATH)
-    if key not in cache or cache[key][:-1] != state:
-        cache[key] = [*state, disk.file_sha256(path)]
-        with contextlib.suppress(OSError):
-            disk.write_json(_CACHE_PATH, cache)
-    return cache[key][-1]
+    return disk.file_sha256(path)

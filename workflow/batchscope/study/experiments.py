@@ -6,7 +6,6 @@ An experiment trains here, times steps, runs a command, or reads external runs. 
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -34,7 +33,7 @@ from batchscope.study.factor_models import (
     TrainingLists,
     argument_text,
 )
-from batchscope.study.log_keys import CommandLog, Logs, escaped
+from batchscope.study.log_keys import CommandLog, Logs
 from batchscope.study.model import (
     Count,
     Flag,
@@ -79,25 +78,22 @@ def entries_type(entries: Mapping[str, Entry], noun: str) -> Any:
             requests.append(MeasureRequest(name, values, getattr(model, "between", {})))
         return tuple(requests)
 
-    item = Literal[tuple(entries)] | model
-    input_type = item | Annotated[list[item], Field(min_length=1)]
+    name = Literal[tuple(entries)]
+    input_type = name | Annotated[list[name], Field(min_length=1)] | model
     return Annotated[model, WrapValidator(read, json_schema_input_type=input_type)]
 
 
 def _settings_by_name(raw: Any, noun: str) -> dict[str, Any]:
     """Return the settings that a study states for each entry of a name, a list or a map."""
-    items = raw if isinstance(raw, list) else [raw]
-    maps = [{item: None} if isinstance(item, str) else item for item in items]
-    if not maps or not all(isinstance(item, dict) and item for item in maps):
+    if isinstance(raw, dict) and raw:
+        return {name: {} if value is None else value for name, value in raw.items()}
+    names = [raw] if isinstance(raw, str) else raw
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names or [None]):
         text = "Input should be a list of {noun}s, or a map from {noun}s to settings"
         raise PydanticCustomError("entries", text, {"noun": noun})
-    settings: dict[str, Any] = {}
-    for name, value in (pair for item in maps for pair in item.items()):
-        if name in settings:
-            text = "Every {noun} should occur once, '{name}' occurs again"
-            raise PydanticCustomError("repeated", text, {"noun": noun, "name": name})
-        settings[name] = {} if value is None else value
-    return settings
+    if len(set(names)) < len(names):
+        raise PydanticCustomError("repeated", "Every {noun} should occur once", {"noun": noun})
+    return {name: {} for name in names}
 
 
 def _settings_type(entry: Entry) -> Any:
@@ -191,10 +187,7 @@ class Experiment(Model):
         return tasks.user_metrics(self.metrics)
 
 
-def _metric_name(name: str) -> str:
-    if not re.fullmatch("[a-z][a-z0-9_]{0,39}", name) or "__" in name or name.endswith("_"):
-        raise PydanticCustomError("metric_name", "A metric has a lower-case name")
-    return name
+MetricName = Annotated[str, Field(pattern="^[a-z][a-z0-9]*(_[a-z0-9]+)*$", max_length=40)]
 
 
 class Comparison(Experiment):
@@ -255,17 +248,14 @@ class TimingExperiment(Experiment):
 class LoggedExperiment(Comparison):
     """Keys of experiments with results from logs."""
 
-    metrics: Annotated[
-        dict[Annotated[str, AfterValidator(_metric_name)], Literal["lower", "higher"]],
-        Field(min_length=1),
-    ] = {}
+    metrics: Annotated[dict[MetricName, Literal["lower", "higher"]], Field(min_length=1)] = {}
     """User-defined metrics of the logs, and their better values: {bleu: higher}. The columns are
     validation_bleu, test_bleu and train_bleu.
     """
 
 
 def _path_as_logs(raw: Any) -> Any:
-    return {"files": escaped(raw)} if isinstance(raw, str) else raw
+    return {"files": raw.replace("{", "{{").replace("}", "}}")} if isinstance(raw, str) else raw
 
 
 class ExternalExperiment(LoggedExperiment):

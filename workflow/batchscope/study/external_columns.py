@@ -28,7 +28,7 @@ MIN_SIZES = 3  # A series needs three batch sizes: a fit to two has no residual.
 # The name of a user-defined factor begins with this prefix, so that it equals no column of ours.
 PREFIX = "own_"
 EMPTY = "none"  # value of an empty cell in a column of a user-defined factor
-AT_TARGET, AT_END = "target", "end"  # reasons why a run with a single row stopped
+AT_END = "end"  # reason why an external run with a single row stopped
 EXTERNAL_MACHINE = "elsewhere"  # name of the machine of external runs
 
 

@@ -1,4 +1,4 @@
-"""Write factors and their values in words, which `run_factors.Factor` holds, for people."""
+"""Write factors and their values for people, in the words of `run_factors.Factor`."""
 
 from __future__ import annotations
 
@@ -18,25 +18,12 @@ def describe(factors: Mapping[str, Any]) -> str:
     return ", ".join(_words(name, plain_value(value)) for name, value in factors.items())
 
 
-def value_words(name: str, value: Any) -> str:
-    """Return words for the value of a factor, without its name: `Adam`, `half-life`."""
-    text = str(value)
-    if name not in FACTORS:
-        return text
-    default = text.replace("_", " ") if FACTORS[name].choices else text
-    return _metadata(name).titles.get(text, default)
-
-
 def plain_value(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-def _metadata(name: str) -> Factor:
-    return FACTORS[name].metadata if name in FACTORS else Factor("")
-
-
 def _words(factor_name: str, value: Any) -> str:
-    metadata = _metadata(factor_name)
+    metadata = FACTORS[factor_name].metadata if factor_name in FACTORS else Factor("")
     name = factor_name.removeprefix(external_columns.PREFIX).replace("_", " ")
     if isinstance(value, bool):
         return name if value else f"no {name}"
@@ -44,12 +31,10 @@ def _words(factor_name: str, value: Any) -> str:
         return metadata.phrases[value]
     if factor_name == "delay_seconds":
         return f"delay of {display.number(1000 * value)} ms"
-    text = value_words(factor_name, value)
-    if metadata.noun:
-        is_integer = isinstance(value, float) and value.is_integer()
-        text = display.count(int(value) if is_integer else value, metadata.noun)
-    elif isinstance(value, int | float):
+    if isinstance(value, int | float):
         text = display.tick(value) if value < 0 else display.shortest(value)
-    if metadata.phrase or metadata.noun:
-        return (metadata.phrase or "{}").format(text)
+    else:
+        text = metadata.titles.get(value, str(value))
+    if metadata.phrase:
+        return metadata.phrase.format(text, s="" if value == 1 else "s")
     return f"no {name}" if value == "none" else f"{name} {text.replace('_', ' ')}"

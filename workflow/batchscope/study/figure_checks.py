@@ -12,13 +12,7 @@ from batchscope.study.registry import OUTCOME_MEASURES, SECONDS_TIMINGS, SWEEP_T
 from batchscope.study.specifications import Figure, FigureRequirement
 
 # Keys that give runs their seconds, as text for messages.
-SECONDS_SOURCES = display.listed(
-    (
-        f"{name} in measure" if entry.trains else f"{name} of an experiment under beside"
-        for name, entry in SECONDS_TIMINGS.items()
-    ),
-    "or",
-)
+SECONDS_SOURCES = f"{', '.join(SECONDS_TIMINGS)} in measure or in an experiment under beside"
 
 
 def default_figures(
@@ -36,13 +30,12 @@ def default_figures(
     trains = not measures or not set(measures) <= SWEEP_TIMINGS.keys()
     names = []
     for name, figure in FIGURES.items():
-        required = figure.requires
         if columns is None:
-            allowed = trains or required.measures
-            allowed = allowed and not _missing_names(required.measures, measures)
+            allowed = trains or figure.measures
+            allowed = allowed and not _missing_names(figure.measures, measures)
         else:
             allowed = not external_run_problem(figure, columns)
-        if allowed and set(required.conditions) <= set(conditions) and not figure.variant_axis:
+        if allowed and set(figure.conditions) <= set(conditions) and not figure.variant_axis:
             names.append(name)
     return names
 
@@ -53,12 +46,11 @@ def external_run_problem(figure: Figure, columns: Collection[str]) -> str:
     Args:
         columns: Columns of our tables that the logs fill, and varied factors.
     """
-    required = figure.requires
-    measured = required.columns == () and not set(required.measures) <= OUTCOME_MEASURES.keys()
-    if required.columns is None or measured or FigureRequirement.AT_EPOCHS in required.conditions:
+    measured = figure.log_columns == () and not set(figure.measures) <= OUTCOME_MEASURES.keys()
+    if figure.log_columns is None or measured or FigureRequirement.AT_EPOCHS in figure.conditions:
         return "it shows what a training here leaves behind"
-    missing = [name.replace("|", " or ") for name in _missing_names(required.columns, columns)]
-    if FigureRequirement.LEARNING_RATES in required.conditions and "learning_rate" not in columns:
+    missing = [name.replace("|", " or ") for name in _missing_names(figure.log_columns, columns)]
+    if FigureRequirement.LEARNING_RATES in figure.conditions and "learning_rate" not in columns:
         missing.append("several values of learning_rate")
     return f"it needs {display.listed(missing)}" if missing else ""
 
@@ -80,16 +72,16 @@ def problems(
     for key_place, name in _stated_names(place, keys):
         if name not in FIGURES:
             yield received(key_place, name, "the name of a figure", FIGURES)
-        elif missing := _missing_names(FIGURES[name].requires.measures, measures):
-            text = display.listed(map(_measure_keys, missing))
-            yield _missing_requirement(key_place, FIGURES[name], text)
+        elif missing := _missing_names(FIGURES[name].measures, measures):
+            text = display.listed(names.replace("|", " or ") for names in missing)
+            yield _missing_requirement(key_place, FIGURES[name], f"{text} in measure or timing")
         elif key_place[-2] == "published" and keys.figures and name not in keys.figures:
             yield received(key_place, name, "a figure of `figures`", keys.figures)
     for key_place, figure in named_figures(place, keys):
         if figure.variant_axis == "seconds" and not timed:
             yield _missing_requirement(key_place, figure, SECONDS_SOURCES)
         at_epochs = FigureRequirement.AT_EPOCHS
-        if at_epochs in figure.requires.conditions and not keys.at_epochs:
+        if at_epochs in figure.conditions and not keys.at_epochs:
             yield _missing_requirement(key_place, figure, f"{at_epochs.value} in the experiment")
 
 
@@ -102,13 +94,6 @@ def named_figures(place: Place, keys: Experiment) -> Iterator[tuple[Place, Figur
 def _stated_names(place: Place, keys: Experiment) -> Iterator[tuple[Place, str]]:
     yield from (((*place, "figures", index), name) for index, name in enumerate(keys.figures))
     yield from (((*place, "published", name), name) for name in keys.published)
-
-
-def _measure_keys(measures: str) -> str:
-    """Return the keys for `a|b` as text: `time_epoch in measure or throughput in timing`."""
-    names = measures.split("|")
-    keys = ["timing" if name in SWEEP_TIMINGS else "measure" for name in names]
-    return display.listed((f"{name} in {key}" for name, key in zip(names, keys, strict=True)), "or")
 
 
 def _missing_requirement(place: Place, figure: Figure, required: str) -> Problem:

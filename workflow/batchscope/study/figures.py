@@ -10,8 +10,8 @@ from itertools import chain
 
 from batchscope.core import display
 from batchscope.study import tasks
-from batchscope.study.registry import MEASURES, OUTCOME_MEASURES, SECONDS_TIMINGS, TIMINGS
-from batchscope.study.specifications import Figure, Panel, Requirements, Scale
+from batchscope.study.registry import MEASURES, OUTCOME_MEASURES, TIMINGS
+from batchscope.study.specifications import Figure, Panel, Scale
 from batchscope.study.specifications import FigureRequirement as Condition
 from batchscope.study.tasks import METRICS, Metric
 from batchscope.study.timing_columns import USAGE_PANELS
@@ -25,7 +25,7 @@ _PRIMARY = Figure(
     "Means at the best learning rate of each batch size, with 95 % intervals from three seeds on; "
     "small points are seeds. Shaded: recommended batch sizes.",
     table="comparisons",
-    requires=Requirements(conditions=(Condition.BATCH_SIZES,)),
+    conditions=(Condition.BATCH_SIZES,),
 )
 # Figures that need several measures, or none.
 _SHARED_FIGURES = (
@@ -42,7 +42,7 @@ _SHARED_FIGURES = (
             Panel("validation_loss", "Validation loss", "loss{nats}"),
         ),
         x_columns=("epoch",),
-        requires=Requirements(columns=None),
+        log_columns=None,
     ),
     Figure(
         "progress",
@@ -55,9 +55,8 @@ _SHARED_FIGURES = (
         table="trajectories",
         panels=(Panel("validation_loss", "", "validation loss{nats}"),),
         x_columns=("updates", "examples", "seconds"),
-        requires=Requirements(
-            conditions=(Condition.EVALUATIONS, Condition.PREFIXES), columns=("validation_loss",)
-        ),
+        conditions=(Condition.EVALUATIONS, Condition.PREFIXES),
+        log_columns=("validation_loss",),
     ),
     Figure(
         "best_losses",
@@ -68,7 +67,7 @@ _SHARED_FIGURES = (
             Panel("best_train_loss", "Best training loss", "loss{nats}"),
             Panel("best_validation_loss", "Best validation loss", "loss{nats}"),
         ),
-        requires=Requirements(columns=("best_train_loss|best_validation_loss",)),
+        log_columns=("best_train_loss|best_validation_loss",),
     ),
     Figure(
         "learning_rate",
@@ -81,9 +80,8 @@ _SHARED_FIGURES = (
             Panel("best_validation_loss", "Loss by learning rate", "best validation loss{nats}"),
         ),
         x_columns=("effective_learning_rate",),
-        requires=Requirements(
-            conditions=(Condition.LEARNING_RATES,), columns=("best_validation_loss",)
-        ),
+        conditions=(Condition.LEARNING_RATES,),
+        log_columns=("best_validation_loss",),
     ),
     Figure(
         "best_learning_rate",
@@ -93,9 +91,8 @@ _SHARED_FIGURES = (
         "validation loss. The line is rate = c (batch size)^k, the mean of one fit per seed.",
         kind="by_learning_rate",
         panels=(Panel("best_rate", "Best learning rate", "learning rate"),),
-        requires=Requirements(
-            conditions=(Condition.LEARNING_RATES,), columns=("best_validation_loss",)
-        ),
+        conditions=(Condition.LEARNING_RATES,),
+        log_columns=("best_validation_loss",),
     ),
     Figure(
         "accuracy_by_epochs",
@@ -105,7 +102,8 @@ _SHARED_FIGURES = (
         table="at_epochs",
         panels=(Panel("test_{metric}", "Test {metric}", "test {metric}{percent}"),),
         lines="at_epoch",
-        requires=Requirements(measures=(*OUTCOME_MEASURES,), conditions=(Condition.AT_EPOCHS,)),
+        measures=(*OUTCOME_MEASURES,),
+        conditions=(Condition.AT_EPOCHS,),
     ),
     Figure(
         "rate_map",
@@ -115,7 +113,7 @@ _SHARED_FIGURES = (
         "better.",
         kind="heat_map",
         table="comparisons",
-        requires=Requirements(conditions=(Condition.LEARNING_RATES, Condition.BATCH_SIZES)),
+        conditions=(Condition.LEARNING_RATES, Condition.BATCH_SIZES),
     ),
     _PRIMARY,
     replace(_PRIMARY, name="primary_outcome", title="Quality by batch size"),
@@ -133,7 +131,7 @@ _SHARED_FIGURES = (
             Panel("updates", "Updates", "updates to the target"),
             Panel("examples", "Examples", "examples to the target"),
         ),
-        requires=Requirements(conditions=(Condition.BATCH_SIZES, Condition.PREFIXES)),
+        conditions=(Condition.BATCH_SIZES, Condition.PREFIXES),
     ),
     Figure(
         "fastest_batch_size",
@@ -145,10 +143,8 @@ _SHARED_FIGURES = (
         kind="to_target",
         table="to_target",
         panels=(Panel("seconds", "Seconds", "time to the target (s)"),),
-        requires=Requirements(
-            conditions=(Condition.BATCH_SIZES, Condition.SECONDS, Condition.PREFIXES),
-            columns=("seconds",),
-        ),
+        conditions=(Condition.BATCH_SIZES, Condition.SECONDS, Condition.PREFIXES),
+        log_columns=("seconds",),
     ),
     Figure(
         "training_time",
@@ -170,9 +166,8 @@ _SHARED_FIGURES = (
             ),
         ),
         lines="at_epoch",
-        requires=Requirements(
-            measures=("|".join(SECONDS_TIMINGS),), conditions=(Condition.AT_EPOCHS,)
-        ),
+        measures=("throughput",),
+        conditions=(Condition.AT_EPOCHS,),
     ),
     Figure(
         "usage",
@@ -181,7 +176,8 @@ _SHARED_FIGURES = (
         "CPU and GPU utilisation of a command while it trained, the peak memory of its processes, "
         "and training examples per second. 100 % of the CPU means all threads of a run.",
         panels=(*USAGE_PANELS, Panel("examples_per_second", "Throughput", "examples/s")),
-        requires=Requirements(conditions=(Condition.COMMAND,), columns=("seconds",)),
+        conditions=(Condition.COMMAND,),
+        log_columns=("seconds",),
     ),
 )
 # Sections of a report, in order.
@@ -203,25 +199,6 @@ def _all_figures() -> dict[str, Figure]:
 _FIGURES = _all_figures()  # Texts and columns still have placeholders.
 
 
-class _Texts(dict[str, str]):
-    """Texts of placeholders for `str.format_map`; other placeholders stay."""
-
-    def __missing__(self, key: str) -> str:
-        return f"{{{key}}}"
-
-
-def _texts(metrics: Sequence[Metric], first: Sequence[Metric], nats: str = "") -> _Texts:
-    is_share = all(metric.share for metric in first)
-    return _Texts(
-        metric=display.listed(metric.words for metric in metrics),
-        first=display.listed(metric.words for metric in first),
-        percent=" (%)" if is_share else "",
-        points=" (points)" if is_share else "",
-        error="".join(metric.error for metric in first),
-        nats=nats,
-    )
-
-
 @functools.cache
 def for_tasks(name: str, task_names: tuple[str, ...]) -> Figure:
     """Return the figure of a name with the metrics of some tasks.
@@ -234,10 +211,10 @@ def for_tasks(name: str, task_names: tuple[str, ...]) -> Figure:
     figure = _FIGURES[name]
     metrics = [METRICS[metric] for task in task_names for metric in tasks.TASKS[task]]
     first = [METRICS[tasks.TASKS[task][0]] for task in task_names]
-    texts = _texts(metrics, first, display.aside(tasks.unit_for_tasks(tasks.NATS, task_names)))
+    nats = display.aside(tasks.unit_for_tasks(tasks.NATS, task_names))
     by_metric = [panel for panel in figure.panels if re.search("{(metric|first)}", panel.column)]
     panels = [
-        replace(panel, label=panel.label.format_map(texts))
+        replace(panel, label=_filled(panel.label, metrics, first, nats))
         for panel in figure.panels
         if panel not in by_metric
     ]
@@ -248,23 +225,39 @@ def for_tasks(name: str, task_names: tuple[str, ...]) -> Figure:
         if "{metric}" in panel.column or metric in first
     ]
     title, caption = (
-        display.capital(text.format_map(texts)) for text in (figure.title, figure.caption)
+        display.capital(_filled(text, metrics, first, nats))
+        for text in (figure.title, figure.caption)
     )
     return replace(figure, panels=tuple(panels), title=title, caption=caption)
 
 
 def _metric_panel(panel: Panel, metric: Metric) -> Panel:
     """Return a panel of one metric. R² may be negative and has a linear scale."""
-    texts = _texts([metric], [metric])
     scale = Scale.AUTO if metric.minimum == 0 else Scale.LINEAR
     return replace(
         panel,
         column=panel.column.format(metric=metric.name, first=metric.name),
-        title=display.capital(panel.title.format_map(texts)),
-        label=panel.label.format_map(texts),
+        title=display.capital(_filled(panel.title, [metric], [metric])),
+        label=_filled(panel.label, [metric], [metric]),
         scale=Scale.PERCENT if metric.share else scale,
         counted_on=panel.counted_on if metric.error else "",
     )
+
+
+def _filled(text: str, metrics: Sequence[Metric], first: Sequence[Metric], nats: str = "") -> str:
+    """Return a text with the words of metrics; the placeholders of settings stay."""
+    is_share = all(metric.share for metric in first)
+    words = {
+        "{metric}": display.listed(metric.words for metric in metrics),
+        "{first}": display.listed(metric.words for metric in first),
+        "{percent}": " (%)" if is_share else "",
+        "{points}": " (points)" if is_share else "",
+        "{error}": "".join(metric.error for metric in first),
+        "{nats}": nats,
+    }
+    for placeholder, replacement in words.items():
+        text = text.replace(placeholder, replacement)
+    return text
 
 
 # Figures for classification, the default task.

@@ -10,14 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchscope.core import display
-from batchscope.core.problems import Place, Problem, received
+from batchscope.core.problems import Place, Problem
 from batchscope.study.setting import Parameter
 from batchscope.study.stages import Stage
 
 LEARNING_RATE = "learning_rate"
-# Name of a data set or model in the file -> its id in paths; None if its definition has a problem.
-Ids = Mapping[str, str | None]
-Problems = list[Problem]
 # All seeds, the numbers of seeds at the interim analyses, and the results of these so far.
 Seeds = tuple[tuple[int, ...] | range, tuple[int, ...], Stage]
 
@@ -40,7 +37,7 @@ class Grid:
         """Return the seeds at this stage of a combination, named by its run with the first seed."""
         if not self.analyses:
             return self.seeds
-        return self.seeds[: self.stage.seeds_of(configuration, self.analyses)]
+        return self.seeds[: self.stage.seeds.get(configuration, self.analyses[0])]
 
     @property
     def size(self) -> int:
@@ -97,37 +94,3 @@ class Grid:
             if factor.required and name not in (*present, "seed"):
                 text = "Missing factor. State it here, in defaults, in vary or in every case."
                 yield Problem((*self.place, "set", name), text)
-
-
-class IdReader:
-    """Replaces the names of data sets and models by their ids; collects unknown names."""
-
-    def __init__(self, problems: Problems, datasets: Ids, models: Ids) -> None:
-        self._problems = problems
-        self._ids = {"dataset": datasets, "model": models}
-
-    def read(self, place: Place, factors: Mapping[str, Any]) -> dict[str, Any]:
-        """Return factors with ids: None for an invalid name, and no item for one in a list."""
-        result = dict(factors)
-        for factor in factors.keys() & self._ids.keys():
-            key_place, value = (*place, factor), factors[factor]
-            read = self._read_list if isinstance(value, tuple) else self._read_name
-            result[factor] = read(key_place, factor, value)
-        return result
-
-    def _read_list(self, place: Place, factor: str, names: tuple[str, ...]) -> tuple[str, ...]:
-        first_names: dict[str, str] = {}  # id -> the first name that has it
-        for index, name in enumerate(names):
-            item = self._read_name((*place, index), factor, name)
-            if item in first_names:
-                expected = f"another {factor} than '{first_names[item]}'"
-                self._problems.append(received((*place, index), name, expected))
-            elif item:
-                first_names[item] = name
-        return tuple(first_names)
-
-    def _read_name(self, place: Place, factor: str, name: str) -> str | None:
-        valid = sorted(self._ids[factor])
-        if name not in valid:
-            self._problems.append(received(place, name, f"one of {', '.join(valid)}", valid))
-        return self._ids[factor].get(name)

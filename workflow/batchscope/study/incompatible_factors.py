@@ -22,10 +22,6 @@ from batchscope.study.run_factors import CONSTANT, FACTORS, FALLING, Affects, fa
 
 # Replicas, and loops in Python, support only the defaults of these factors.
 _GRAPH_DEFAULTS = {name: FACTORS[name].default for name in factors_affecting(Affects.GRAPH)}
-# XLA compiles only the defaults of these factors: others need a loop or random draws in an update.
-_COMPILED_DEFAULTS = {
-    name: FACTORS[name].default for name in ("method", "augmentation", "micro_batch_size")
-}
 # A factor that has no effect because of one of these factors is refused.
 _SWITCHES = ("method", "batch_schedule")
 Factors = dict[str, Any]
@@ -157,16 +153,13 @@ def _without_effect(factors: Factors) -> Problems:
 
 
 def _graph_problems(factors: Factors) -> Problems:
-    """Yield the factors that the graph of a divided, compiled or accumulated batch excludes."""
+    """Yield the factors that the graph of a divided or accumulated batch excludes."""
     # Crops are made before the training and do not change the graph, so the defaults lack them.
     crops = {"augmentation": "crop"} if factors["augmentation"] == "crop" else {}
     method, replicas = factors["method"], factors["replicas"]
     if replicas > 1:
         why = f"with {replicas} replicas"
         yield from _not_default(factors, _GRAPH_DEFAULTS | crops, why, "1 replica")
-    if factors["compilation"] != "none":
-        why = "with compilation xla"
-        yield from _not_default(factors, _COMPILED_DEFAULTS | crops, why, "compilation none")
     yield from _above_batch_size(factors, "micro_batch_size")
     if method != "plain" and factors["micro_batch_size"]:
         yield _problem(factors, "micro_batch_size", "0, or method plain", f"with method {method}")

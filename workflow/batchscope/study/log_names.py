@@ -7,14 +7,12 @@ from the values of a column.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable
 
 from batchscope.study import tasks
 from batchscope.study.run_factors import FACTORS
 
 RATE = "learning_rate"
-IDENTITY = ("batch_size", "seed", RATE)  # Paths are searched for these factors.
 PROGRESS = ("updates", "examples", "epoch")  # The first one that a log has counts its progress.
 # The batch size of an update is that of a device times the values of these columns.
 MULTIPLIERS = ("gradient_accumulation_steps", "devices")
@@ -25,7 +23,6 @@ _SYNONYMS = {
     "examples": "examples seen, samples seen",
     "epoch": "epochs, num epochs, n epochs, train epoch, training epoch",
     "seconds": "elapsed seconds, seconds since start",
-    "seconds_per_epoch": "epoch time, epoch seconds, epoch duration, time per epoch",
     "batch_size": "batchsize, bs, global batch size, effective batch size, total batch size, "
     "total train batch size",
     "gradient_accumulation_steps": "gradient accumulation, accumulate grad batches, "
@@ -54,10 +51,6 @@ _METRIC_WORDS = {
 }
 OUTCOMES = tasks.OUTCOMES
 _IGNORED_WORDS = ("epoch", "mean", "avg", "metrics")  # words next to the name of a metric
-# The pattern is words, separators and a number, as in `bs8`, `lr=1e-3` and `val loss 0.5`.
-_NUMBERED = re.compile(
-    r"([A-Za-z][A-Za-z_/ -]*?)([-_=: ]*)([0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?(?![0-9])|nan\b)"
-)
 
 
 def _words(name: str) -> str:
@@ -142,21 +135,3 @@ def candidates(
             if name == "epoch" and "epochs" in synonyms:  # `epochs` is the horizon, a factor, here
                 return {**by_name, "epochs": ["epochs"]}
     return by_name
-
-
-def commonest_pattern(texts: Iterable[str], names: Collection[str]) -> str:
-    """Return the commonest pattern of texts, with placeholders for the numbers of some names.
-
-    The path bs8_lr0.1_seed3/metrics.csv has the pattern
-    bs{batch_size}_lr{learning_rate}_seed{seed}/metrics.csv.
-    """
-
-    def placeholder(match: re.Match[str]) -> str:
-        words = _words(match[1]).split()
-        for first in range(len(words)):
-            if (name := our_name(" ".join(words[first:]))) in names:
-                return f"{match[1]}{match[2]}{{{name}}}"
-        return f"{match[1]}{match[2]}*"
-
-    counts = Counter(_NUMBERED.sub(placeholder, text) for text in texts)
-    return counts.most_common(1)[0][0] if counts else ""

@@ -19,7 +19,6 @@ from batchscope.study.factor_models import NAME_BY_ALIAS, RESERVED_NAMES, comman
 from batchscope.study.plan import PlannedExperiment
 
 _SCRIPT_SUFFIXES = (".py", ".sh")
-_PROGRAMS = ("bash", "python", "python3", "sh", "torchrun")  # suggestions for a misspelled program
 
 
 def command_grid(
@@ -80,15 +79,13 @@ def command_problems(place: Place, keys: CommandExperiment, grid: grids.Grid) ->
     texts: dict[Place, str] = {("command", index): word for index, word in enumerate(keys.command)}
     texts |= {("env", name): text for name, text in keys.env.items()}
     used = placeholders(texts.values())
+    texts |= {("requires", index): path for index, path in enumerate(keys.requires)}
     for key_place, text in texts.items():
-        for name in sorted(placeholders([text]) - valid):
-            placeholder, choices = f"{{{name}}}" if name else "{", [f"{{{item}}}" for item in valid]
-            expected = "a factor of the experiment, run_dir, threads or gpus in braces, or {{"
-            yield received((*place, *key_place), placeholder, expected, choices)
-    for index, path in enumerate(keys.requires):
-        for name in sorted(placeholders([path]) - (valid - {RUN_DIR})):
-            expected = "a factor of the experiment in braces"
-            yield received((*place, "requires", index), f"{{{name}}}", expected)
+        allowed = sorted(valid - {RUN_DIR} if key_place[0] == "requires" else valid)
+        for name in sorted(placeholders([text]).difference(allowed)):
+            choices = [f"{{{item}}}" for item in allowed]
+            placeholder, expected = f"{{{name}}}" if name else "{", f"one of {', '.join(choices)}"
+            yield received((*place, *key_place), placeholder, f"{expected}, or {{{{", choices)
     # Factor -> its key in the experiment.
     stated: dict[str, Place] = {name: ("set", name) for name in keys.set}
     cases = enumerate(keys.cases)
@@ -107,10 +104,8 @@ def _reason_reserved(name: str) -> str:
     """Return the reason why a command may not have a factor; empty if it may."""
     if name == "seed":
         return "The experiment's key `seeds` states the seeds."
-    if name in ("threads", "device", "replicas"):
-        return "State `resources: {threads: 4, gpu: 1}` in the experiment."
     if name in RESERVED_NAMES:
-        return "This is the name of a placeholder. Choose another name."
+        return "Choose another name, or state `resources: {threads: 4, gpu: 1}` in the experiment."
     if name in NAME_BY_ALIAS:
         return f"Unknown factor. Did you mean '{NAME_BY_ALIAS[name]}'?"
     return "" if re.fullmatch("[a-z][a-z0-9_]{0,59}", name) else "Unknown factor."
@@ -146,7 +141,7 @@ def missing_programs(place: Place, runs: Mapping[str, CommandRun]) -> Iterator[P
         folder = next(iter(runs.values())).command.folder if os.path.dirname(program) else ""
         if shutil.which(os.path.join(folder, program), path=path) is None:
             text = "a program on the PATH, or its path relative to the study file"
-            yield received((*place, "command"), program, text, _PROGRAMS)
+            yield received((*place, "command"), program, text)
 
 
 def command_columns(keys: CommandExperiment) -> tuple[str, ...]:

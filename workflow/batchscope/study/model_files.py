@@ -16,7 +16,6 @@ from batchscope.core import disk
 from batchscope.core.errors import UserError
 from batchscope.core.problems import Place, Problem, received, why_unmet
 from batchscope.study import names, setting
-from batchscope.study.example_kinds import NETWORKS
 
 # These modules are imported before any model file, so local files of their names are never used.
 _FOREIGN_MODULES = {*sys.stdlib_module_names, "batchscope", "keras", "numpy", "tensorflow"}
@@ -114,8 +113,8 @@ def find_problem(place: Place, path: str) -> Problem | None:
     """Return a problem of a user's model file without running the file; None if it is valid."""
     has_suffix = path.endswith((".py", _SAVED_SUFFIX))
     if not has_suffix or (why := why_unmet(Path(path), Path.is_file)) is not None:
-        expected = "an existing Python file, a .keras file or a built-in model"
-        return received(place, path, expected, NETWORKS, why if has_suffix else "")
+        expected = "an existing Python file or a .keras file"
+        return received(place, path, expected, why=why if has_suffix else "")
     try:
         digest(path)
     except (UserError, OSError) as error:

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from batchscope.study.factor_models import command_factors
+from batchscope.study.registry import ENTRIES
 from batchscope.study.run_factors import FACTORS, SWEEP_FACTORS, TIMING_CORE, TIMING_FACTORS
 from batchscope.study.setting import Parameter
-from batchscope.study.versions import ENTRIES
 
 MAX_NAME_LENGTH = 200
 IDS = ("dataset", "model")  # These factors begin a name, without their alias.
@@ -82,11 +82,10 @@ class Codec:
         """
         parts = [] if name == "default" else name.split("+")
         values: dict[str, Any] = dict(zip(self.ids, parts, strict=False))
-        _ = [split_token(text) for text in values.values()]  # This raises ValueError.
         by_alias = {parameter.alias: key for key, parameter in self.parameters.items()}
         for part in parts[len(self.ids) :]:
-            alias, equals, text = part.partition("=")
-            if not equals or alias not in by_alias or by_alias[alias] in values:
+            alias, _, text = part.partition("=")
+            if alias not in by_alias:
                 raise ValueError(f"Expected alias=value in {name!r}. Received: {part!r}")
             values[by_alias[alias]] = self.parameters[by_alias[alias]].parse(text)
         if missing := {*self.ids, *self.always_spelled} - values.keys():

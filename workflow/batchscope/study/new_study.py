@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from batchscope.study import tasks
+
 MAX_BATCH_SIZE = 1024  # largest batch size of a new study
 SIZE_COUNT = 4  # number of batch sizes of a new study
 SEEDS, FIRST_SEEDS = 6, 3  # A verdict needs six. A long study begins with three.
@@ -14,7 +16,8 @@ LONG_SECONDS = 1800.0  # A study that takes longer begins with fewer seeds.
 FALL_SHARE = 0.9
 # A training may end after this share of the fall, if its loss is also near the lowest one.
 _FALL_AT_END, _MAX_LOSS_RATIO = 0.95, 1.25
-_EPOCH_RESERVE = 1.5  # Some seeds and rates need more epochs, by this factor.
+EPOCH_RESERVE = 1.5  # Some seeds and rates need more epochs, by this factor.
+_USUAL_ACCURACY = 0.9  # The margin of the accuracy assumes it.
 _EVALUATIONS = 20  # number of evaluations until `FALL_SHARE` is reached
 _MAX_EVALUATED = 3  # largest number of evaluated examples per training example
 HALF_SHARE, LEVEL_SHARE = 0.5, 0.9  # shares of the highest throughput; at .9 it levels off
@@ -112,8 +115,11 @@ def scaled_rate(rate: float, factor: float) -> float:
 
 def training_length(
     curve: Curve, constant: float, growth: float, examples: int, evaluated: int
-) -> tuple[int, int]:
-    """Return the epochs of every run, and the training examples between two evaluations.
+) -> tuple[int, int, float]:
+    """Return the length of every run and what it follows from.
+
+    The three numbers are the epochs of every run, the training examples between two evaluations,
+    and the epochs that the curve's training needed.
 
     Args:
         curve: Losses of a training at the best rate of a middle batch size.
@@ -123,9 +129,21 @@ def training_length(
     """
     final = min(loss_after(_FALL_AT_END, constant, curve.lowest), _MAX_LOSS_RATIO * curve.lowest)
     needed = curve.examples_to(final)
-    epochs = max(1, math.ceil(_EPOCH_RESERVE * needed * math.sqrt(growth) / examples))
+    epochs = max(1, math.ceil(EPOCH_RESERVE * needed * math.sqrt(growth) / examples))
     fall = curve.examples_to(loss_after(FALL_SHARE, constant, curve.lowest))
-    return epochs, _rounded_to_two_digits(max(fall / _EVALUATIONS, evaluated / _MAX_EVALUATED))
+    interval = _rounded_to_two_digits(max(fall / _EVALUATIONS, evaluated / _MAX_EVALUATED))
+    return epochs, interval, needed / examples
+
+
+def accuracy_margin(test_examples: int) -> float | None:
+    """Return the margin of the test accuracy; None if the default margin is large enough.
+
+    It is the smallest whole percentage above the standard error sqrt(p (1 - p) / n) of an accuracy
+    of p = 90 % on n test examples. Smaller differences are noise of the test set.
+    """
+    error = math.sqrt(_USUAL_ACCURACY * (1 - _USUAL_ACCURACY) / test_examples)
+    margin = (math.floor(100 * error) + 1) / 100
+    return margin if margin > tasks.METRICS["accuracy"].margin else None
 
 
 def _rounded_to_two_digits(value: float) -> int:

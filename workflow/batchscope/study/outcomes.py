@@ -1,15 +1,8 @@
-"""Verdicts, their reasons, and outcomes: columns of runs.csv with a label.
-
-Every study tests the outcomes that have a direction. Label and direction are stated with the column
-(`study.columns`, or the entry of a measure or timing), the words of verdicts in the templates.
-"""
+"""Verdicts and their reasons. The templates have the words of verdicts."""
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, replace
-
-from batchscope.study import columns, tasks
 
 RISES, FALLS = "rises", "falls"
 LEVEL = 0.05  # false discovery rate of a family; error rate of a comparison with the best
@@ -57,36 +50,3 @@ class Reason(enum.StrEnum):
     NO_MACHINE = "no_machine"  # There are no results of a second machine.
     NO_CORES = "no_cores"  # The machine has fewer cores than the runs need.
     NOT_INSTALLED = "not_installed"  # A file that the command requires is missing.
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A column of runs.csv with a label, and its expected direction."""
-
-    column: str
-    label: str
-    unit: str
-    direction: str
-
-
-def _labelled_outcome(column: str, metrics: tasks.Metrics = ()) -> Outcome | None:
-    described = columns.describe(column, metrics)
-    if not described or not described.label:
-        return None
-    return Outcome(column, described.label, described.unit, described.direction)
-
-
-def tested_outcome(column: str) -> Outcome | None:
-    """Return the outcome of a column; None unless every study tests it."""
-    result = _labelled_outcome(column)
-    return result if result and result.direction else None
-
-
-def outcome_with_direction(column: str, direction: str, metrics: tasks.Metrics) -> Outcome | None:
-    """Return an outcome with the direction that a study states; None if it is no outcome.
-
-    Args:
-        metrics: User-defined metrics of the experiment.
-    """
-    result = _labelled_outcome(column, metrics)
-    return result and replace(result, direction=direction)

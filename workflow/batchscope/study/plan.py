@@ -95,8 +95,9 @@ class PlannedExperiment:
 
     @property
     def has_evaluations(self) -> bool:
-        ends = self.external_runs and self.external_runs.end_reason
-        return not ends and all(run["evaluate_every"] for run in self.runs.values())
+        if self.external_runs:
+            return not self.external_runs.has_single_rows
+        return all(run["evaluate_every"] for run in self.runs.values())
 
     @cached_property
     def metrics(self) -> tasks.Metrics:

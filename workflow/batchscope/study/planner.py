@@ -26,7 +26,6 @@ from batchscope.study import (
     stages,
     study_file,
     tasks,
-    versions,
 )
 from batchscope.study.dataset_definitions import BUILT_IN, DatasetInfo
 from batchscope.study.example_kinds import NETWORKS
@@ -40,10 +39,10 @@ from batchscope.study.experiments import (
     TrainingExperiment,
 )
 from batchscope.study.figures import FIGURES
-from batchscope.study.grids import Grid, IdReader, Seeds
+from batchscope.study.grids import Grid, Seeds
 from batchscope.study.names import MAX_NAME_LENGTH, LongNameError
 from batchscope.study.plan import PlannedExperiment, Study, folder_name
-from batchscope.study.registry import TRAINING_TIMINGS
+from batchscope.study.registry import ENTRIES, TRAINING_TIMINGS
 from batchscope.study.run_factors import FACTORS, SWEEP_FACTORS
 from batchscope.study.setting import Parameter
 from batchscope.study.stages import Stage
@@ -60,7 +59,6 @@ def make(
     recorded: RecordedSizes = lambda dataset_id: None,
     folder: Path | None = None,
     interim_results: InterimResults = lambda study_folder: {},
-    local: bool = False,
 ) -> Study:
     """Return the planned study of a file.
 
@@ -70,7 +68,6 @@ def make(
         recorded: Sizes of the training sets that are prepared.
         folder: Folder of the file. Paths of external runs are relative to it.
         interim_results: Results of the interim analyses so far.
-        local: Whether commands run on this machine: a missing program is an error then.
 
     Raises:
         ConfigError: With every structural error; if there is none, with every error of meaning.
@@ -78,7 +75,7 @@ def make(
     file, written, replaced = study_file.read(raw, scale)
     reduced = scale == study_file.REDUCED
     results = interim_results(folder_name(file.study, reduced))
-    planner = _Planner(file, reduced, recorded, folder or Path(), results, local)
+    planner = _Planner(file, reduced, recorded, folder or Path(), results)
     study = planner.study(written)
     if planner.problems:
         problems = [study_file.moved_to_reduced(problem, replaced) for problem in planner.problems]
@@ -97,27 +94,26 @@ class _Planner:
         recorded: RecordedSizes,
         folder: Path,
         stages: Mapping[str, Stage],
-        local: bool,
     ) -> None:
-        self.file, self.reduced, self.folder, self.local = file, reduced, folder, local
-        self.stages = stages
+        self.file, self.reduced, self.folder, self.stages = file, reduced, folder, stages
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
         self.earlier_problems = 0  # number of problems before the current experiment
-        self.possible_runs: set[Any] = set()  # all runs that the stages of the study may have
         definitions = {**BUILT_IN, **file.datasets}
         self.datasets = {
             name: self._dataset(name, definitions[name], recorded) for name in definitions
         }
-        self.models = {name: (name, None) for name in sorted(NETWORKS)}
-        self.models |= {name: self._model(name, path) for name, path in file.models.items()}
+        self.models = {name: self._model(name, path) for name, path in file.models.items()}
+        self.models |= {name: (name, None) for name in sorted(NETWORKS)}
         self.by_id = {info.id: info for info in self.datasets.values() if info}
         # Data set -> training examples.
         self.examples = {info.id: info.training_examples for info in self.by_id.values()}
-        ids = {name: info.id if info else None for name, info in self.datasets.items()}
-        models = {name: model[0] if model else None for name, model in self.models.items()}
-        self.ids = IdReader(self.problems, ids, models)
-        self.defaults = self.ids.read(("defaults",), file.defaults)
+        # Names of data sets and models -> their ids in paths; None if a definition has a problem.
+        self.ids = {
+            "dataset": {name: info and info.id for name, info in self.datasets.items()},
+            "model": {name: model and model[0] for name, model in self.models.items()},
+        }
+        self.defaults = self._with_ids(("defaults",), file.defaults)
 
     def study(self, written: dict[str, Any]) -> Study:
         """Return the study; it is incomplete if there are problems."""
@@ -128,9 +124,6 @@ class _Planner:
             experiment = self._plan(keys, place)
             if experiment and not self._failed:
                 planned[name] = experiment
-        if not self.problems and len(self.possible_runs) > file.max_runs:
-            text = f"at most {file.max_runs} runs in all experiments"
-            self.problems.append(received(("max_runs",), len(self.possible_runs), text))
         machines = {name: self._machine(name, machine) for name, machine in file.machines.items()}
         configurations = [factors for item in planned.values() for factors in item.factors()]
         datasets = dict.fromkeys(factors["dataset"] for factors in configurations)
@@ -179,16 +172,34 @@ class _Planner:
         return None if problems else DatasetInfo.of(name, definition, recorded)
 
     def _model(self, name: str, written: str) -> tuple[str, str | None] | None:
-        """Return id and file of a model; None for an invalid one."""
+        """Return id and file of a user-defined model; None for an invalid one."""
         place, path = ("models", name), os.path.expanduser(written)
-        if name in NETWORKS and path != name:
-            self.problems.append(received(place, path, "another name: this model is built in"))
-        elif problem := None if path in NETWORKS else model_files.find_problem(place, path):
+        problem = model_files.find_problem(place, path)
+        if name in NETWORKS:
+            problem = received(place, path, "another name: this model is built in")
+        if problem:
             self.problems.append(problem)
             return None
-        if name in NETWORKS or path in NETWORKS:
-            return (name if name in NETWORKS else path), None
         return model_files.token(name, path), os.path.normpath(path)
+
+    def _with_ids(self, place: Place, factors: Mapping[str, Any]) -> dict[str, Any]:
+        """Return factors with ids: None for an invalid name, and no item for one in a list."""
+        result = dict(factors)
+        for factor in factors.keys() & self.ids.keys():
+            key_place, value = (*place, factor), factors[factor]
+            if isinstance(value, tuple):
+                places = [(*key_place, index) for index in range(len(value))]
+                ids = [self._id(*item, factor) for item in zip(places, value, strict=True)]
+                result[factor] = tuple(filter(None, ids))
+            else:
+                result[factor] = self._id(key_place, value, factor)
+        return result
+
+    def _id(self, place: Place, name: str, factor: str) -> str | None:
+        valid = sorted(self.ids[factor])
+        if name not in valid:
+            self.problems.append(received(place, name, f"one of {', '.join(valid)}", valid))
+        return self.ids[factor].get(name)
 
     def _machine(self, name: str, machine: study_file.Machine) -> tuple[str, str]:
         """Return the results folder of another machine, and its name there."""
@@ -221,7 +232,7 @@ class _Planner:
     def _claims(self, planned: dict[str, PlannedExperiment]) -> tuple[claims.Claim, ...]:
         if self.problems:  # Claims are about experiments, which may be missing now.
             return ()
-        return claims.read(self.file.claims, planned, self.problems.append)
+        return claims.read(self.file.claims, planned, self.problems)
 
     def _grid(
         self,
@@ -235,9 +246,9 @@ class _Planner:
             place,
             factors,
             {name: value for name, value in self.defaults.items() if name in factors},
-            self.ids.read((*place, "set"), keys.set),
-            [self.ids.read((*place, "cases", index), case) for index, case in cases],
-            self.ids.read((*place, "vary"), keys.vary),
+            self._with_ids((*place, "set"), keys.set),
+            [self._with_ids((*place, "cases", index), case) for index, case in cases],
+            self._with_ids((*place, "vary"), keys.vary),
             *seeds,
         )
         self.problems += grid.problems()
@@ -350,13 +361,9 @@ class _Planner:
         runs = logged_experiments.command_runs(place, command, grid, self.problems)
         if not runs:
             return None
-        missing = logged_experiments.missing_programs(place, runs)
-        (self.problems if self.local else self.warnings).extend(missing)
+        self.warnings += logged_experiments.missing_programs(place, runs)
         factors = [run.factors for run in runs.values()]
         sizes = tuple(dict.fromkeys(run["batch_size"] for run in factors))
-        # Names of runs at later stages are unknown: no two experiments share them.
-        later_runs = ((place[-1], index) for index in range(grid.size))
-        self.possible_runs.update(later_runs if grid.analyses else runs)
         planned = PlannedExperiment(
             place[-1],
             keys,
@@ -378,7 +385,7 @@ class _Planner:
 
     def _check_logged(self, place: Place, keys: LoggedExperiment) -> None:
         self.problems += checks.comparison_keys(place, keys)
-        self.problems += figure_checks.problems(place, keys, versions.ENTRIES, timed=True)
+        self.problems += figure_checks.problems(place, keys, ENTRIES, timed=True)
 
     def _numbers(self, place: Place, keys: Experiment) -> dict[str, tuple[Any, ...]]:
         """Return the published values by figure."""
@@ -390,7 +397,7 @@ class _Planner:
                 self.problems += published_numbers.problems(key_place, figure, body.numbers)
                 if not isinstance(keys, CommandExperiment):
                     numbers[figure] = tuple(
-                        replace(series, factors=self.ids.read((*key_place, index), series.factors))
+                        replace(series, factors=self._with_ids((*key_place, index), series.factors))
                         for index, series in enumerate(body.numbers)
                     )
         return numbers
@@ -429,7 +436,6 @@ class _Planner:
                 cases[name] = index
                 if run["seed"] in current_seeds:
                     runs[name] = run
-        self.possible_runs.update(cases)
         return runs
 
     def _check(self, problems: Iterable[Problem], place_of: Callable[[str], Place]) -> None:

@@ -1,67 +1,31 @@
-"""Keys and checks of the numbers that a document published (`published: FIGURE: numbers`).
+"""Values that a document published, which reports show next to the measured ones.
 
-Reports show them next to the measured ones. A new column goes into `COLUMNS`, and into
-`COLUMNS_BY_FIGURE` for its figure.
+A study states them as `published: FIGURE: numbers`. One series is a line of the document's figure
+or a row of its table: the factors that name it, its batch sizes, and one number per batch size for
+each column. It is validated and becomes a `PublishedValues`::
+
+    {optimizer: adam, batch_size: [32, 128], test_accuracy: [0.6859, 0.6977]}
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any
 
-from pydantic import Field, WrapValidator, create_model, model_validator
+from pydantic import Field, WrapValidator, create_model
 from pydantic_core import PydanticCustomError
 
 from batchscope.core import display
 from batchscope.core.problems import Place, Problem, received
+from batchscope.study import columns
 from batchscope.study.factor_models import OpenFactors, value_fields
 from batchscope.study.model import Count, GeneratedModel, Number, Unique
 from batchscope.study.run_factors import EVERY_FACTOR
-from batchscope.study.tasks import METRICS, NATS, Metric
+from batchscope.study.specifications import Column, PercentColumn, PositiveColumn
+from batchscope.study.tasks import METRICS, NATS
 
-_WEIGHTS = "units of the weights"
-
-
-class PublishedColumn(NamedTuple):
-    """A column that a document may give values of, in the unit of our tables."""
-
-    label: str
-    unit: str
-    minimum: float | None = 0
-    maximum: float | None = None
-
-
-def _metric_column(metric: Metric, data_name: str) -> PublishedColumn:
-    label = f"{display.capital(metric.words)} on {data_name} data"
-    unit, minimum = "shares" if metric.share else "", 0 if metric.minimum == 0 else None
-    return PublishedColumn(label, unit, minimum, 1 if metric.maximum == 1 else None)
-
-
-COLUMNS: dict[str, PublishedColumn] = {
-    **{
-        f"{split}_{metric.name}": _metric_column(metric, data)
-        for metric in METRICS.values()
-        for split, data in (("test", "test"), ("train", "training"))
-    },
-    "utilisation_percent": PublishedColumn("Utilisation", "percent", maximum=100),
-    "memory_mb": PublishedColumn("Memory", "MB"),
-    "examples_per_second": PublishedColumn("Throughput", "examples per second"),
-    "best_train_loss": PublishedColumn("Best training loss", NATS),
-    "best_validation_loss": PublishedColumn("Best validation loss", NATS),
-    "epochs_run": PublishedColumn("Epochs until it stopped", "epochs"),
-    "seconds_per_epoch": PublishedColumn("Time per epoch", "s"),
-    "train_seconds": PublishedColumn("Total training time", "s"),
-    "weight_distance": PublishedColumn("Distance from the initial weights", _WEIGHTS),
-    "update_norm_median": PublishedColumn("Median norm of an update", _WEIGHTS),
-    **{
-        f"sharpness_{space}_{epsilon}": PublishedColumn(
-            f"Sharpness in {name}, epsilon {epsilon}", "% of 1 + loss"
-        )
-        for space, name in (("full", "the full space"), ("subspace", "a random subspace"))
-        for epsilon in ("0.001", "0.0005")
-    },
-}
 # Figure -> columns that a study may state for it. One table of the report shows all of them, and
 # the figures `accuracy` and `usage` also draw them.
 COLUMNS_BY_FIGURE: dict[str, tuple[str, ...]] = {
@@ -71,35 +35,28 @@ COLUMNS_BY_FIGURE: dict[str, tuple[str, ...]] = {
     "time": ("seconds_per_epoch", "epochs_run", "train_seconds"),
     "weight_distance": ("weight_distance",),
     "update_norms": ("update_norm_median",),
-    "sharpness": tuple(name for name in COLUMNS if name.startswith("sharpness_")),
+    "sharpness": tuple(
+        f"sharpness_{space}_{epsilon}"
+        for space in ("full", "subspace")
+        for epsilon in ("0.001", "0.0005")
+    ),
+}
+# These columns of documents have another name, label or unit than those of runs.csv.
+_DOCUMENT_COLUMNS = {
+    "utilisation_percent": PercentColumn("", "%", label="Utilisation"),
+    "memory_mb": PositiveColumn("", "MB", label="Memory"),
+    "examples_per_second": PositiveColumn("", "examples per second", label="Throughput"),
+    "best_train_loss": PositiveColumn("", NATS, label="Best training loss"),
+    "best_validation_loss": PositiveColumn("", NATS, label="Best validation loss"),
 }
 
 
-class _SeriesModel(GeneratedModel):
-    """Keys of one series: factors, batch sizes, and one number per batch size for each column."""
-
-    batch_size: Annotated[Unique[Count], Field(description="The document's batch sizes.")]
-
-    @model_validator(mode="after")
-    def _check_lengths(self) -> Self:
-        for name in COLUMNS:
-            values = getattr(self, name)
-            if values is not None and len(values) != len(self.batch_size):
-                text = "{name} should have {count} numbers, one per batch size"
-                context = {"name": name, "count": len(self.batch_size)}
-                raise PydanticCustomError("length", text, context)
-        return self
-
-
-def _fields() -> dict[str, Any]:
-    fields = value_fields(
-        {name: item for name, item in EVERY_FACTOR.items() if name not in ("seed", "batch_size")}
-    )
-    for name, column in COLUMNS.items():
-        number = Annotated[Number, Field(ge=column.minimum, le=column.maximum)]
-        values = Annotated[tuple[number, ...], Field(min_length=1)]
-        fields[name] = (values, Field(None, description=f"{column.label} in the document."))
-    return fields
+# Column -> label, unit and range of its values, by default those of runs.csv.
+COLUMNS: dict[str, Column] = {
+    name: _DOCUMENT_COLUMNS.get(name) or columns.describe(name)
+    for names in COLUMNS_BY_FIGURE.values()
+    for name in names
+}
 
 
 @dataclass(frozen=True)
@@ -117,18 +74,36 @@ class PublishedValues:
     columns: dict[str, tuple[float, ...]]
 
 
-def _as_published_values(raw: Any, validate: Any) -> PublishedValues:
+def _read_series(raw: Any, validate: Any) -> PublishedValues:
     model = validate(raw)
-    values = {key: getattr(model, key) for key in raw}
-    columns = {key: values.pop(key) for key in raw if key in COLUMNS}
-    return PublishedValues(values, values.pop("batch_size"), columns)
+    factors = {key: getattr(model, key) for key in raw}
+    batch_sizes = factors.pop("batch_size")
+    numbers = {key: factors.pop(key) for key in raw if key in COLUMNS}
+    for name, values in numbers.items():
+        if len(values) != len(batch_sizes):
+            text = "{name} should have {count} numbers, one per batch size"
+            raise PydanticCustomError("length", text, {"name": name, "count": len(batch_sizes)})
+    return PublishedValues(factors, batch_sizes, numbers)
 
 
-_PublishedSeries = create_model("PublishedSeries", __base__=_SeriesModel, **_fields())
-PublishedSeries = Annotated[_PublishedSeries, WrapValidator(_as_published_values)]
+def _series_type(name: str, base: type[GeneratedModel] = GeneratedModel) -> Any:
+    """Return the type of a series: a map of factors and columns that `_read_series` reads."""
+    factors = {key: item for key, item in EVERY_FACTOR.items() if key not in ("seed", "batch_size")}
+    batch_sizes = (Unique[Count], Field(description="The document's batch sizes."))
+    fields = {"batch_size": batch_sizes, **value_fields(factors)}
+    for key, column in COLUMNS.items():
+        # A JSON schema has no infinite bounds.
+        low, high = (None if math.isinf(end) else end for end in (column.minimum, column.maximum))
+        number = Annotated[Number, Field(ge=low, le=high)]
+        values = Annotated[tuple[number, ...], Field(min_length=1)]
+        fields[key] = (values, Field(None, description=f"{column.label} in the document."))
+    model = create_model(name, __base__=base, **fields)
+    return Annotated[model, WrapValidator(_read_series)]
+
+
+PublishedSeries = _series_type("PublishedSeries")
 # The factors of a command may have any name.
-_CommandSeries = create_model("CommandSeries", __base__=(_SeriesModel, OpenFactors), **_fields())
-CommandSeries = Annotated[_CommandSeries, WrapValidator(_as_published_values)]
+CommandSeries = _series_type("CommandSeries", OpenFactors)
 
 
 def problems(place: Place, figure: str, numbers: list[PublishedValues]) -> Iterator[Problem]:

@@ -1,4 +1,4 @@
-"""Registries of measures and timings: the modules of their packages that assign `ENTRY`."""
+"""All measures and timings, which their packages define as `ENTRY`, and versions of all steps."""
 
 from __future__ import annotations
 
@@ -44,3 +44,12 @@ TRAINING_TIMINGS = {name: entry for name, entry in TIMINGS.items() if entry.trai
 SWEEP_TIMINGS = {name: entry for name, entry in TIMINGS.items() if not entry.trains}
 # Timings that give trainings their seconds.
 SECONDS_TIMINGS = {name: entry for name, entry in TIMINGS.items() if entry.seconds}
+ENTRIES: dict[str, Entry] = {**MEASURES, **TIMINGS}
+# Snakemake compares these versions of the costly steps with those of earlier results. Change one,
+# here or in an entry, when the numbers of its step change, and only then: the step runs again.
+VERSIONS = {
+    "prepare_data": "prepare_data-v3",
+    "train": "train-v4",
+    "run_command": "run_command-v2",
+    **{name: entry.version for name, entry in ENTRIES.items()},
+}

@@ -64,17 +64,15 @@ class Factor(Setting):
     Attributes:
         affects: Properties of a training that depend on it.
         used_with: Other factor -> values that give this one an effect; one match is enough.
-        titles: Value as text -> how people write it.
-        noun: Unit of counted values: with `epoch`, 2 is `2 epochs`.
-        phrase: Name of a series by a value, `{}`, with its noun: `{} of warmup`. Default: value and
-            noun, or without a noun name and value.
-        phrases: Value -> name of a series; overrides `phrase`.
+        titles: Text value -> how people write it.
+        phrase: Words for a value: `{}` is its title or number, `{s}` the end of a plural. Default:
+            name and value.
+        phrases: Value -> words, instead of `phrase`.
     """
 
     affects: Affects = Affects.NOTHING
     used_with: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     titles: Mapping[str, str] = field(default_factory=dict)
-    noun: str = ""
     phrase: str = ""
     phrases: Mapping[Any, str] = field(default_factory=dict)
 
@@ -88,9 +86,7 @@ UpToOne = Annotated[Number, Field(ge=0, le=1)]
 Threads = Annotated[Integer, Field(ge=1, le=4096)]
 # The word `default` may replace a number: it stands for the optimizer's own default.
 KerasDefault = Word("default", DEFAULT)
-_THREADS = Factor(
-    "th", "threads", Affects.STEP, titles={"0": "all"}, noun="thread", phrases={0: "all threads"}
-)
+_THREADS = Factor("th", "threads", Affects.STEP, phrase="{} thread{s}", phrases={0: "all threads"})
 
 
 def _constant(alias: str, name: str, affects: Affects = Affects.NOTHING) -> Factor:
@@ -161,8 +157,7 @@ class RunFactors(Model):
             "wu",
             "epochs",
             Affects.UPDATE,
-            noun="epoch",
-            phrase="{} of warmup",
+            phrase="{} epoch{s} of warmup",
             phrases={0: "no warmup"},
         ),
     ] = 0
@@ -172,7 +167,7 @@ class RunFactors(Model):
     update_norms: Annotated[Flag, Factor("un")] = False
     """Whether to store the norm of every update."""
     replicas: Annotated[
-        Integer, Field(ge=1, le=1024), Factor("rep", affects=Affects.STEP, noun="replica")
+        Integer, Field(ge=1, le=1024), Factor("rep", affects=Affects.STEP, phrase="{} replica{s}")
     ] = 1
     """Devices that share every batch (tf.distribute.MirroredStrategy)."""
     augmentation: Annotated[
@@ -200,7 +195,11 @@ class RunFactors(Model):
         Integer,
         Field(ge=1, le=MAX_STEPS),
         Factor(
-            "inner", "steps", Affects.STEP, used_with={"method": ("proximal",)}, noun="inner step"
+            "inner",
+            "steps",
+            Affects.STEP,
+            used_with={"method": ("proximal",)},
+            phrase="{} inner step{s}",
         ),
     ] = 5
     """Steps per batch, for proximal."""
@@ -235,7 +234,6 @@ class RunFactors(Model):
             "mbs",
             "examples",
             Affects.STEP | Affects.GRAPH,
-            titles={"0": "none (whole batches)"},
             phrase="pieces of {}",
             phrases={0: "whole batches"},
         ),
@@ -270,7 +268,7 @@ class RunFactors(Model):
     batch_rises: Annotated[
         Integer,
         Field(ge=1, le=64),
-        Factor("brn", used_with={"batch_schedule": (STEPS,)}, noun="rise"),
+        Factor("brn", used_with={"batch_schedule": (STEPS,)}, phrase="{} rise{s}"),
     ] = 1
     """Number of rises, for steps."""
     batch_rises_from: Annotated[
@@ -278,16 +276,6 @@ class RunFactors(Model):
         Factor("brs", used_with={"batch_schedule": (STEPS,)}, phrase="from {} of the examples"),
     ] = 0.5
     """Share of the examples before the first rise, for steps; the others are evenly spaced."""
-    compilation: Annotated[
-        Literal["none", "xla"],
-        Factor(
-            "comp",
-            affects=Affects.STEP | Affects.GRAPH,
-            titles={"xla": "XLA"},
-            phrase="compiled by {}",
-        ),
-    ] = "none"
-    """Compiler of an update. XLA changes the last bits and random draws."""
 
 
 class TimingOnlyFactors(Model):

@@ -9,74 +9,42 @@ import re
 import types
 import typing
 from collections.abc import Iterator
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Discriminator, Tag, ValidationError
 from pydantic.fields import FieldInfo
 
-from batchscope.core import display
 from batchscope.core.problems import Place, Problem, hint, missing_blank, nearest, show
+from batchscope.study.factor_models import NAME_BY_ALIAS
 
 _MAX_LISTED = 24
 # Some types of error have our own wording, since pydantic's names Python's types and our classes.
-_MAP_MESSAGE = "Input should be a map of keys"
-_PLAIN_MESSAGES = dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), _MAP_MESSAGE)
-_PLAIN_MESSAGES |= dict.fromkeys(("list_type", "tuple_type"), "Input should be a list")
-
-
-class MapType(NamedTuple):
-    """Type of a map of the file, with the types that an unknown key of it may belong to.
-
-    Attributes:
-        tag: Tag of the member of a union that the map is, or is part of.
-        members: Types of the same map in all members of that union, by tag.
-        outer: Type of the map that holds it.
-    """
-
-    type: Any = None
-    tag: str = ""
-    members: dict[str, Any] = {}
-    outer: Any = None
+_PLAIN_MESSAGES = {
+    **dict.fromkeys(("dict_type", "model_type"), "Input should be a map of keys"),
+    **dict.fromkeys(("list_type", "tuple_type"), "Input should be a list"),
+}
 
 
 def problems(error: ValidationError, model: type[BaseModel]) -> Iterator[Problem]:
     """Yield the problems behind a validation error, with pydantic's own wording."""
-    located = [(item, *_locate(item["loc"], model)) for item in error.errors(include_url=False)]
-    # Keys that unknown keys probably mean are not reported as missing.
-    misspelled = {
-        (*place[:-1], _unknown_key(place[-1], map_type)[1])
-        for item, place, map_type in located
-        if item["type"] == "extra_forbidden"
-    }
-    for item, place, map_type in located:
+    for item in error.errors(include_url=False):
+        place, tag, known_keys = _locate(item["loc"], model)
         kind, value, context = item["type"], item["input"], item.get("ctx", {})
         message = _PLAIN_MESSAGES.get(kind, item["msg"].removeprefix("Value error, "))
         if kind.startswith("union_tag"):
             place = (*place, context["discriminator"].strip("'"))
             value = context.get("tag")
             message = f"Input should be one of {context.get('expected_tags')}"
-        if kind == "union_tag_not_found":
-            key = next((key for key in item["input"] if nearest(key, place[-1:])), None)
-            if key is not None:
-                yield Problem((*place[:-1], key), f"Unknown key. Did you mean '{place[-1]}'?")
-                continue
-        if kind == "too_short":
-            message = f"Input should have {display.count(context['min_length'], 'item')} or more"
-        if kind == "too_long":
-            message = f"Input should have {display.count(context['max_length'], 'item')} or fewer"
         if kind == "extra_forbidden":
-            yield Problem(place, _unknown_key(place[-1], map_type)[0])
+            yield Problem(place, _unknown_key(str(place[-1]), tag, known_keys))
         elif kind in ("missing", "union_tag_not_found"):
-            if place not in misspelled:
-                yield Problem(place, "Missing key.")
+            yield Problem(place, "Missing key.")
         # pydantic counts the valid items of a list, and reports the invalid ones as well.
         elif kind != "too_short" or context["actual_length"] == _length(value):
             choices = re.findall("'([^']*)'", message)
             if len(choices) > _MAX_LISTED:
                 message = f"Input should be one of {', '.join(choices[:_MAX_LISTED])}, ..."
             fix = hint(value, choices) if isinstance(value, str) else ""
-            if value is None and message == _MAP_MESSAGE:
-                fix = " Indent its keys, or remove it."
             yield Problem(place, f"{message} (received {show(value)}).{fix}")
 
 
@@ -84,53 +52,38 @@ def _length(value: Any) -> int:
     return len(value) if isinstance(value, list | dict) else 1  # A single value may replace a list.
 
 
-def _unknown_key(key: Any, map_type: MapType) -> tuple[str, str | None]:
-    """Return the problem of an unknown key, and the key that is probably meant."""
-    fields = _fields_by_key(map_type.type)
-    by_member = {tag: _fields_by_key(member) for tag, member in map_type.members.items()}
-    tags = [f"'{tag}'" for tag, keys in by_member.items() if key in keys]
-    if tags:
-        return f"Unknown key of '{map_type.tag}', only of {display.listed(tags, 'or')}.", None
-    name = str(key).partition(":")[0]
-    aliases = {alias: key for key, field in fields.items() for alias in _parameter_aliases(field)}
-    match = aliases.get(name) or nearest(name, fields)
-    match = match or nearest(name, {key for keys in by_member.values() for key in keys})
+def _unknown_key(key: str, tag: str, known_keys: list[str]) -> str:
+    problem, name = f"Unknown key of '{tag}'." if tag else "Unknown key.", key.partition(":")[0]
+    alias = NAME_BY_ALIAS.get(name)
+    match = alias if alias in known_keys else nearest(name, known_keys)
     if match:
-        return f"Unknown key.{missing_blank(str(key)) or f' Did you mean {match!r}?'}", match
-    if match := nearest(name, _fields_by_key(map_type.outer)):
-        return f"Unknown key. Did you mean '{match}', one level up?", match
-    end = ", ..." if len(fields) > _MAX_LISTED else "."
-    return f"Unknown key. Known keys: {', '.join([*fields][:_MAX_LISTED])}{end}", None
+        return f"{problem}{missing_blank(key) or f' Did you mean {match!r}?'}"
+    end = ", ..." if len(known_keys) > _MAX_LISTED else "."
+    return f"{problem} Known keys: {', '.join(known_keys[:_MAX_LISTED])}{end}"
 
 
-def _locate(loc: tuple[str | int, ...], model: Any) -> tuple[Place, MapType]:
-    """Return the place in the file, and the map that its last key belongs to."""
+def _locate(loc: tuple[str | int, ...], model: Any) -> tuple[Place, str, list[str]]:
+    """Return the place in the file, and of the map with its last key: the tag and the known keys.
+
+    The tag is that of a member of a union; it is empty for other maps.
+    """
     place: list[str | int] = []
-    map_type, current, tag, members = MapType(), model, "", {}
+    current, next_tag, tag, known_keys = model, "", "", []
     for part in loc:
-        options = _union_members(current)
-        if part in options:
-            current, tag, members = options[part], str(part), options
+        members = _union_members(current)
+        if part in members:
+            current, next_tag = members[part], str(part)
         elif part != "[key]":
-            map_type = MapType(current, tag, members, map_type.type)
-            current = _child_type(current, part)
-            members = {tag: _child_type(member, part) for tag, member in members.items()}
             place.append(part)
-    return tuple(place), map_type
+            tag, next_tag, known_keys = next_tag, "", list(_fields_by_key(current))
+            current = _child_type(current, part)
+    return tuple(place), tag, known_keys
 
 
 def _fields_by_key(annotation: Any) -> dict[str, FieldInfo]:
     """Return the fields of a model by the keys of the file; empty for other types."""
     fields = getattr(_bare_type(annotation), "model_fields", {})
     return {field.alias or name: field for name, field in fields.items()}
-
-
-def _parameter_aliases(annotation: Any) -> Iterator[str]:
-    """Yield the names that a factor or setting has in names of runs."""
-    names = (getattr(metadata, "alias", None) for metadata in _metadata(annotation))
-    yield from (name for name in names if name)
-    for part in typing.get_args(_bare_type(annotation)):
-        yield from _parameter_aliases(part)
 
 
 def _bare_type(annotation: Any) -> Any:

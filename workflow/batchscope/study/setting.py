@@ -110,7 +110,7 @@ class Parameter:
     def kind(self) -> str:
         return self.type.__name__
 
-    @functools.cached_property
+    @property
     def named_values(self) -> dict[str, Any]:
         metadata = FieldInfo.from_annotation(self._item).metadata
         return {item.text: item.value for item in metadata if isinstance(item, Word)}
@@ -123,7 +123,7 @@ class Parameter:
         return self._adapter.validate_python(raw)
 
     def text(self, value: Any) -> str:
-        """Return the text of a value in a path; raise ValueError if the text would lose digits."""
+        """Return the text of a value in a path; raise ValueError if it is not finite."""
         return "_".join(map(self._item_text, value)) if self.is_list else self._item_text(value)
 
     def _item_text(self, value: Any) -> str:
@@ -152,17 +152,12 @@ class Parameter:
         schema = self._adapter.json_schema()
         for option in schema.get("anyOf", ()):
             schema = schema | option
-        limits = {
-            "minimum": ">=",
-            "exclusiveMinimum": ">",
-            "maximum": "<=",
-            "exclusiveMaximum": "<",
-        }
+        signs = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
         parts = [", ".join(map(str, self.choices)) or schema["type"]]
         if {"minimum", "maximum"} <= schema.keys():
             parts.append(f"{schema['minimum']:g} to {schema['maximum']:g}")
         else:
-            parts += [f"{sign} {schema[key]:g}" for key, sign in limits.items() if key in schema]
+            parts += [f"{sign} {schema[key]:g}" for key, sign in signs.items() if key in schema]
         text = display.listed([*self.named_values, ", ".join(parts)], "or")
         return f"list of {text}" if self.is_list else text
 
@@ -184,19 +179,10 @@ def parameters(model: type[BaseModel]) -> dict[str, Parameter]:
 
 
 def number_text(value: int | float) -> str:
-    """Return the canonical text of a number: integers as such, floats in their shortest form.
-
-    Raises:
-        ValueError: If the number is not finite or does not survive the round trip.
-    """
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    if not isinstance(value, float) or not math.isfinite(value):
+    """Return the shortest text of a number; raise ValueError if it is not finite."""
+    if not math.isfinite(value):
         raise ValueError(f"Expected a finite number. Received: {value!r}")
-    text = display.shortest(value)
-    if float(text) != value:
-        raise ValueError(f"Expected a number that survives its own text. Received: {value!r}")
-    return text
+    return display.shortest(value)
 
 
 def digest(definition: Any) -> str:

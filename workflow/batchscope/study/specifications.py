@@ -135,15 +135,6 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Requirements:
-    """Requirements of a figure. The name `a|b` requires a or b."""
-
-    measures: tuple[str, ...] = ()  # default: the entry that defines the figure
-    conditions: tuple[FigureRequirement, ...] = ()
-    columns: tuple[str, ...] | None = ()  # needs of external runs; None if they cannot have it
-
-
-@dataclass(frozen=True)
 class Figure:
     """Figure of every experiment that has the right measures.
 
@@ -158,6 +149,9 @@ class Figure:
         lines: Column with a line in each panel for each value, in addition to the series.
         x_columns: Columns of the horizontal axes, a panel for each.
         variant_of: Name of the figure with the same content over another axis.
+        measures: Required measures, `a|b` for a or b. Default: the entry that defines the figure.
+        conditions: Further requirements.
+        log_columns: Required columns of external runs; None if these cannot have the figure.
     """
 
     name: str
@@ -171,10 +165,13 @@ class Figure:
     lines: str = ""
     x_columns: tuple[str, ...] = ()
     variant_of: str = ""
-    requires: Requirements = Requirements()
+    measures: tuple[str, ...] = ()
+    conditions: tuple[FigureRequirement, ...] = ()
+    log_columns: tuple[str, ...] | None = ()
 
     @property
     def facet(self) -> str:
+        """The column whose values have a panel each; empty without one."""
         match = re.fullmatch(r"{(\w+)}", self.panels[0].title) if self.panels else None
         return match[1] if match and match[0] not in self.panels[0].column else ""
 
@@ -192,12 +189,6 @@ class Figure:
         for axis in ("updates", "seconds") if self.x_columns == ("epoch",) else ():
             name, title = f"{self.name}_by_{axis}", f"{self.title} by {AXIS_WORDS[axis]}"
             yield replace(self, name=name, title=title, x_columns=(axis,), variant_of=self.name)
-
-
-def no_problems(
-    factors: Values, settings: Values, training_examples: int | None
-) -> Iterator[tuple[str, str]]:
-    yield from ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,7 +215,7 @@ class Entry:
     doc: str = ""
     settings: type[Model] = Model
     columns: dict[str, Column] = field(default_factory=dict)
-    problems: Problems = no_problems
+    problems: Problems = lambda factors, settings, training_examples: iter(())
     figures: tuple[Figure, ...] = ()
     tables: dict[str, Table] = field(default_factory=dict)
     at_epochs: bool = False
@@ -253,15 +244,15 @@ class Entry:
 
     def with_name(self, name: str, doc: str) -> Self:
         """Return the specification with its name and doc. Figures and tables get its name."""
-        figure_names, figures = tuple(figure.name for figure in self.figures), []
-        for figure in self.figures:
-            measures = figure.requires.measures or (name,)
-            figures.append(replace(figure, requires=replace(figure.requires, measures=measures)))
+        figures = tuple(
+            replace(figure, measures=figure.measures or (name,)) for figure in self.figures
+        )
+        figure_names = tuple(figure.name for figure in figures)
         tables = {}
         for key, table in self.tables.items():
             measures, shown_in = table.measures or (name,), table.figures or figure_names
             tables[key] = replace(table, measures=measures, figures=shown_in)
-        return replace(self, name=name, doc=doc, figures=tuple(figures), tables=tables)
+        return replace(self, name=name, doc=doc, figures=figures, tables=tables)
 
 
 @dataclass(frozen=True, kw_only=True)

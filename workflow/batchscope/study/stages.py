@@ -60,16 +60,14 @@ class Stage(NamedTuple):
         counts = [*analysis_seeds(self.planned)[:1], *self.seeds.values()] if self.planned else [0]
         return range(self.first, self.first + max(counts))
 
-    def seeds_of(self, configuration: str, planned: Sequence[int]) -> int:
-        """Return the number of seeds of a configuration; at first, that of the first analysis."""
-        return self.seeds.get(configuration, planned[0])
-
 
 def analysis_seeds(at_most: int) -> tuple[int, ...]:
     """Return the number of seeds at each interim analysis; the last one is `at_most`."""
-    counts = itertools.accumulate(itertools.repeat(GROWTH), _grown, initial=MIN_SEEDS)
-    earlier = itertools.takewhile(lambda count: _MIN_GROWTH * count <= at_most, counts)
-    return (*earlier, at_most)
+    counts, count = [], MIN_SEEDS
+    while _MIN_GROWTH * count <= at_most:
+        counts.append(count)
+        count = round(GROWTH * count)
+    return (*counts, at_most)
 
 
 def race_seeds(at_most: int) -> tuple[int, ...]:
@@ -79,10 +77,6 @@ def race_seeds(at_most: int) -> tuple[int, ...]:
     decide statements.
     """
     return (SCREENING_SEEDS, *analysis_seeds(at_most))
-
-
-def _grown(seeds: int, growth: float) -> int:
-    return round(growth * seeds)
 
 
 def level_shares(planned: Sequence[int]) -> tuple[float, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
@@ -77,7 +78,7 @@ class StudyFile(Model):
     machines: dict[Name, Machine] = {}
     """Other machines, by name, with a copy of their folder `results` of the same experiments."""
     max_runs: Count = MAX_RUNS
-    """Largest number of runs of the grid, against a mistake in a list."""
+    """Largest number of runs of an experiment, against a mistake in a list."""
     datasets: dict[Name, Dataset] = {}
     """Data sets of this study, by name. `digits`, `mnist`, `breast_cancer`, `wine` and `numpy_docs`
     need no definition.
@@ -105,32 +106,31 @@ def read(raw: dict[str, Any], scale: str) -> tuple[StudyFile, dict[str, Any], fr
     """Return the model and the content of a study at a scale, and the places that `reduced` states.
 
     Raises:
-        ConfigError: With every structural error of the file and of its reduced form.
+        ConfigError: With every structural error of the file; if there is none, with every one of
+            its reduced form, if that is read.
     """
-    model, problems = _validated(raw)
-    content, replaced, reduced = raw, frozenset(), raw.get("reduced")
-    if scale == REDUCED and reduced is None:
-        problems.append(Problem(("reduced",), "Missing key, which scale=reduced needs."))
-    sections = [raw.get(section) or {} for section in ("defaults", "datasets", "experiments")]
-    is_valid = not any(problem.place[:1] == ("reduced",) for problem in problems)
-    if is_valid and all(isinstance(section, dict) for section in (reduced, *sections)):
-        problems += _unknown_reduced_names(raw)
-        reduced_raw, places = reduced_form(raw)
-        reduced_model, reduced_problems = _validated(reduced_raw)
-        new_problems = [problem for problem in reduced_problems if problem not in problems]
-        problems += [item._replace(place=("reduced", *item.place)) for item in new_problems]
-        if scale == REDUCED:
-            model, content, replaced = reduced_model, reduced_raw, places
+    model = _validated(raw)
+    if scale == FULL:
+        return model, raw, frozenset()
+    if model.reduced is None:
+        raise ConfigError([Problem(("reduced",), "Missing key, which scale=reduced needs.").line])
+    content, replaced = reduced_form(raw)
+    return _validated(content, replaced, _unknown_reduced_names(raw)), content, replaced
+
+
+def _validated(
+    raw: dict[str, Any], replaced: frozenset[Place] = frozenset(), earlier: Sequence[Problem] = ()
+) -> StudyFile:
+    """Return the model of a file; raise a `ConfigError` with earlier and with new problems."""
+    model, problems = None, list(earlier)
+    try:
+        model = StudyFile.model_validate(raw)
+    except ValidationError as error:
+        new_problems = schema_messages.problems(error, StudyFile)
+        problems += [moved_to_reduced(problem, replaced) for problem in new_problems]
     if problems:
         raise ConfigError([problem.line for problem in sorted_problems(problems)])
-    return model, content, replaced
-
-
-def _validated(raw: dict[str, Any]) -> tuple[StudyFile | None, list[Problem]]:
-    try:
-        return StudyFile.model_validate(raw), []
-    except ValidationError as error:
-        return None, list(schema_messages.problems(error, StudyFile))
+    return model
 
 
 def moved_to_reduced(problem: Problem, replaced: frozenset[Place]) -> Problem:
@@ -144,27 +144,24 @@ def moved_to_reduced(problem: Problem, replaced: frozenset[Place]) -> Problem:
 def _unknown_reduced_names(raw: dict[str, Any]) -> list[Problem]:
     """Return the data sets and experiments of `reduced` that the study lacks."""
     return [
-        unknown(("reduced", section, name), noun, raw.get(section) or {})
+        unknown(("reduced", section, name), noun, raw.get(section, {}))
         for section, noun in (("datasets", "data set"), ("experiments", "experiment"))
-        for name in raw["reduced"].get(section) or {}
-        if name not in (raw.get(section) or {})
+        for name in raw["reduced"].get(section, {})
+        if name not in raw.get(section, {})
     ]
 
 
 def reduced_form(raw: dict[str, Any]) -> tuple[dict[str, Any], frozenset[Place]]:
     """Return the content of a study with the keys of `reduced`, and the places of these keys."""
-    reduced, replaced = raw.get("reduced") or {}, set()
-    raw = {**copy.deepcopy(raw), "defaults": {**(raw.get("defaults") or {})}}
-    for name, value in (reduced.get("defaults") or {}).items():
-        raw["defaults"][name] = value
-        replaced.add(("defaults", name))
+    reduced, content, replaced = raw["reduced"], copy.deepcopy(raw), set()
+    content["defaults"] = content.get("defaults", {}) | reduced.get("defaults", {})
+    replaced |= {("defaults", name) for name in reduced.get("defaults", {})}
     for section in ("datasets", "experiments"):
-        parts = raw.get(section) or {}
-        for name, keys in (reduced.get(section) or {}).items():
-            if isinstance(parts.get(name), dict):
-                body = {**parts[name], **keys}
-                if section == "experiments":
-                    body = {key: value for key, value in body.items() if value is not None}
-                parts[name] = body
-                replaced |= {(section, name, key) for key in keys}
-    return raw, frozenset(replaced)
+        for name in reduced.get(section, {}).keys() & content.get(section, {}).keys():
+            keys = reduced[section][name]
+            body = {**content[section][name], **keys}
+            if section == "experiments":
+                body = {key: value for key, value in body.items() if value is not None}
+            content[section][name] = body
+            replaced |= {(section, name, key) for key in keys}
+    return content, frozenset(replaced)

@@ -115,12 +115,9 @@ def _cases_with_values(cases: list[Keys], factor: str, values: Values) -> Iterat
 
 def _with_measure(measure: Any, name: str, setting: str = "", value: Any = None) -> Any:
     """Return the key `measure` with one more measure, or with another setting of one."""
-    listed = [measure] if isinstance(measure, str) else measure or []
-    if isinstance(listed, dict):
-        settings = {**(listed.get(name) or {}), setting: value} if setting else None
-        return {**listed, name: settings}
-    if not setting:
-        return [*listed, name]
-    maps = (item if isinstance(item, dict) else {item: None} for item in listed)
-    settings = {key: values for item in maps for key, values in item.items()}
-    return _with_measure(settings, name, setting, value)
+    names = [measure] if isinstance(measure, str) else measure or []
+    if isinstance(names, list) and not setting:
+        return [*names, name]
+    settings = names if isinstance(names, dict) else dict.fromkeys(names)
+    changed = {**(settings.get(name) or {}), setting: value} if setting else None
+    return {**settings, name: changed}

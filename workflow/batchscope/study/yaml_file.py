@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from batchscope.core.errors import UserError, check_regular
-from batchscope.core.problems import missing_blank, show
+from batchscope.core.problems import show
 
 _EXPECTED = "expected a study file, which begins with `study:`"
 
@@ -76,7 +76,7 @@ def read(path: Path | str) -> dict[str, Any]:
     try:
         content = parse(text)
     except yaml.MarkedYAMLError as error:
-        raise UserError(_yaml_message(path, text, error)) from None
+        raise UserError(_yaml_message(path, error)) from None
     except yaml.reader.ReaderError as error:
         place = _place(path, text[: error.position])
         raise UserError(f"{place}: the character {error.character:#04x} is not allowed") from None
@@ -106,14 +106,10 @@ def _place(path: Path | str, before: str) -> str:
     return f"{path}:{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
 
 
-def _yaml_message(path: Path | str, text: str, error: yaml.MarkedYAMLError) -> str:
+def _yaml_message(path: Path | str, error: yaml.MarkedYAMLError) -> str:
     mark = error.problem_mark or error.context_mark
     problem = " ".join(str(error.problem or error.context).split())
     if problem.startswith("but "):
         problem = f"{error.context}, {problem}"
     place = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
-    # A line without a blank behind its colon is text in YAML, so that the next line is invalid.
-    first = (error.context_mark or mark).line - 1 if mark else 0
-    lines = text.splitlines()[max(first, 0) : mark.line + 1] if mark else []
-    hint = next(filter(None, (missing_blank(line.strip(" -")) for line in lines)), "")
-    return f"{place}: invalid YAML: {problem}.{hint}"
+    return f"{place}: invalid YAML: {problem}."

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from batchscope.analysis import advice
 from batchscope.analysis.advice_series import AdviceRequest, AdviceTables
@@ -66,31 +66,20 @@ def seed_cost_function(
     return seed_seconds
 
 
-def baselines(results: Path | str, experiment: PlannedExperiment) -> dict[str, dict[str, float]]:
-    """Return data set -> outcome -> value of the best constant prediction.
+def _baselines(record: Mapping[str, Any]) -> dict[str, float]:
+    """Return outcome -> value of the best constant prediction, of a data set's record.
 
-    For classes it predicts the most frequent one. Records of data sets hold the other values.
+    For classes it predicts the most frequent one. Records have the values of other tasks.
     """
-    values = {}
-    for token in {factors["dataset"] for factors in experiment.runs.values()}:
-        record = records.data_record(results, token) or {}
-        metrics = dict(record.get("baselines") or {})
-        for split, counts in (record.get("class_counts") or {}).items():
-            if any(counts):
-                metrics[split] = {"accuracy": max(counts) / sum(counts)}
-        values[split_token(token)[0]] = {
-            f"{split}_{name}": value
-            for split, by_name in metrics.items()
-            for name, value in by_name.items()
-        }
-    return values
-
-
-def datasets_by_position(results: Path | str, experiment: PlannedExperiment) -> set[str]:
-    """Return the names of the data sets that have a class for each position."""
-    tokens = {factors["dataset"] for factors in experiment.runs.values()}
-    kinds = {token: (records.data_record(results, token) or {}).get("kind") for token in tokens}
-    return {split_token(token)[0] for token, kind in kinds.items() if kind == TOKENS}
+    metrics = dict(record.get("baselines") or {})
+    for split, counts in (record.get("class_counts") or {}).items():
+        if any(counts):
+            metrics[split] = {"accuracy": max(counts) / sum(counts)}
+    return {
+        f"{split}_{name}": value
+        for split, by_name in metrics.items()
+        for name, value in by_name.items()
+    }
 
 
 def recommendations(
@@ -99,15 +88,17 @@ def recommendations(
     """Return the recommended batch sizes, with their limits, checks and suggestions."""
     table_names = ("comparisons", "runs", "limits", "critical_batch_size", "trajectories")
     settings = [experiment.measures.get(name, {}) for name in OUTCOME_MEASURES]
+    tokens = {factors["dataset"] for factors in experiment.runs.values()}
+    data = {split_token(name)[0]: records.data_record(results, name) or {} for name in tokens}
     request = AdviceRequest(
         experiment.keys.margins,
         experiment.keys.seeds_planned,
         experiment.deciding_analyses,
-        baselines(results, experiment),
+        {name: _baselines(record) for name, record in data.items()},
         seed_cost_function(results, experiment),
         advice_needs.keys_to_add(experiment),
         experiment.timed,
-        datasets_by_position(results, experiment),
+        {name for name, record in data.items() if record.get("kind") == TOKENS},
         any(values.get("weights") == "best" for values in settings),
         experiment.metrics,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 import pandas
 
@@ -13,7 +13,8 @@ from batchscope.study import run_factors, tables
 
 RUNS_FILE, CLAIMS_FILE = "runs.csv", "claims.csv"  # files of an experiment and of a study
 # Some digests look like numbers (12345678, 1e234567), so these columns are read as text.
-_TEXT_COLUMNS = ("run", "dataset", "dataset_digest", "model", "model_digest", "message", "document")
+_TEXT_COLUMNS = ("run", "dataset", "dataset_digest", "model", "model_digest", "message")
+_TEXT_COLUMNS += ("document", "series")
 # Every table has at least one of these columns.
 _FIRST_COLUMNS = {"run", "figure", "machine", *run_factors.EVERY_FACTOR}
 
@@ -25,10 +26,9 @@ def read(path: Path | str | TextIO) -> pandas.DataFrame:
         UserError: If the file is missing or damaged.
     """
     if not isinstance(path, Path | str):
+        types = dict.fromkeys(_TEXT_COLUMNS, str)
         # Only an empty field is missing: a data set may be called "null".
-        options: dict[str, Any] = {"keep_default_na": False, "na_values": [""]}
-        types = dict.fromkeys((*_TEXT_COLUMNS, "series"), str)
-        return pandas.read_csv(path, dtype=types, **options)
+        return pandas.read_csv(path, dtype=types, keep_default_na=False, na_values=[""])
     text = disk.read_csv(path)
     with errors.reading(path, "a table of an experiment"):
         frame = read(io.StringIO(text))

@@ -27,9 +27,8 @@ from batchscope.study import (
     names,
     run_factors,
     tasks,
-    versions,
 )
-from batchscope.study.registry import MEASURES, SECONDS_TIMINGS
+from batchscope.study.registry import ENTRIES, MEASURES, SECONDS_TIMINGS
 from batchscope.study.specifications import Measure, Table
 
 if TYPE_CHECKING:
@@ -97,11 +96,11 @@ def run_records(
 
 
 def history(results: Path | str, run: str) -> list[dict[str, float]]:
-    """Return the rows of a trained run's history, with NaN for an empty field."""
     return _numbers(results, run, "history.csv", "epoch", "train_loss")
 
 
 def _numbers(results: Path | str, run: str, file: str, *columns: str) -> list[dict[str, float]]:
+    """Return the rows of a file of a run, with NaN for an empty field."""
     rows = records.RunFiles(paths.run_folder(results, run)).rows(file, *columns)
     return [{name: float(text or "nan") for name, text in row.items()} for row in rows]
 
@@ -183,12 +182,12 @@ def _trajectory_rows(results: Path | str, run: str, factors: Row) -> list[Row]:
     if factors["evaluate_every"]:
         needed = ("examples", "updates", "epoch", "train_loss", "validation_loss", "test_loss")
         return _numbers(results, run, paths.TRAJECTORY, *needed)
-    epoch_examples, rows = _epoch_examples(results, factors), []
-    for row in history(results, run):
-        evaluation = {name: row[name] for name in _EVALUATION_COLUMNS if name in row}
-        progress = {"examples": row["epoch"] * epoch_examples, "updates": row.get("step", NAN)}
-        rows.append({**progress, **evaluation})
-    return rows
+    epoch_examples = _epoch_examples(results, factors)
+    return [
+        {"examples": row["epoch"] * epoch_examples, "updates": row.get("step", NAN)}
+        | {name: row[name] for name in _EVALUATION_COLUMNS if name in row}
+        for row in history(results, run)
+    ]
 
 
 def _epoch_examples(results: Path | str, factors: Row) -> float:
@@ -221,18 +220,17 @@ def _measure_rows(
 
 def _at_epochs(places: list[MachineResults], planned: PlannedExperiment) -> RunRows:
     """Yield the results of measures after each of an experiment's `at_epochs`."""
-    measures = planned.measures
-    if not any(versions.ENTRIES[name].at_epochs for name in measures):
+    entries = [name for name in planned.measures if ENTRIES[name].at_epochs]
+    if not entries:
         return
-    early_measures = [name for name in measures if name in MEASURES and MEASURES[name].at_epochs]
     for place in places:
         for factors, record, first in _runs(place.results, planned):
             seconds, rows = _timing_value(place, planned, factors, "seconds_per_epoch"), []
             for epoch in planned.at_epochs:
                 row = {"at_epoch": epoch, "machine": place.machine}
                 row["train_seconds"] = epoch * seconds if epoch <= record["epochs_run"] else NAN
-                for measure in early_measures:
-                    settings = jobs.settings_at_epoch(measure, measures[measure], epoch)
+                for measure in filter(MEASURES.__contains__, entries):
+                    settings = jobs.settings_at_epoch(measure, planned.measures[measure], epoch)
                     path = paths.measure_path(place.results, first["run"], measure, settings)
                     row |= (read_record(path, "values") or {"values": {}})["values"]
                 rows.append(row)
@@ -291,16 +289,11 @@ def _throughput(
     for name in experiment.keys.beside:
         for job in jobs.timing_jobs(study.experiments[name], place.results, place.recorded_name):
             factors = job.sweep.factors
-            if job.measure not in SECONDS_TIMINGS or {**defaults, **factors} != {
-                **factors,
-                **defaults,
-            }:
+            if job.measure not in SECONDS_TIMINGS or factors | defaults != defaults | factors:
                 continue
             record = read_record(job.path, "sizes") or {"sizes": []}
-            for size in record["sizes"]:
-                if size["blocks"]:
-                    times = [block["seconds_per_step"] for block in size["blocks"]]
-                    timing = names.timing_name({**factors, "batch_size": size["batch_size"]})
-                    examples_per_second = size["batch_size"] / statistics.median(times)
-                    throughput.setdefault((timing, job.repeat), examples_per_second)
+            for size in filter(lambda size: size["blocks"], record["sizes"]):
+                seconds = statistics.median(block["seconds_per_step"] for block in size["blocks"])
+                timing = names.timing_name({**factors, "batch_size": size["batch_size"]})
+                throughput.setdefault((timing, job.repeat), size["batch_size"] / seconds)
     return throughput

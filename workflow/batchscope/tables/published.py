@@ -37,15 +37,10 @@ def table(
     for figure, numbers in experiment.numbers.items():
         document = " ".join(experiment.keys.published[figure].figure.split())
         for series in numbers:
+            names = series.factors
             if experiment.commands:
-                factors = {
-                    external_columns.prefixed_name(name): item
-                    for name, item in series.factors.items()
-                }
-            else:
-                factors = long_tables.split_tokens(series.factors)
-                factors = {name: factors.get(name) for name in _SERIES_FACTORS}
-                factors = {name: item for name, item in factors.items() if item is not None}
+                names = {external_columns.prefixed_name(name): names[name] for name in names}
+            factors = series_factors(long_tables.split_tokens(names))
             user_columns += filter(external_columns.is_user_defined, factors)
             first = {"figure": figure, "document": document, **factors}
             first["series"] = factor_words.describe(factors)
@@ -79,6 +74,7 @@ def measured_value(
 
 
 def series_factors(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the factors that a row or a published series states."""
     names = [*_SERIES_FACTORS, *filter(external_columns.is_user_defined, row.keys())]
     return {name: row[name] for name in names if pandas.notna(row.get(name))}
 

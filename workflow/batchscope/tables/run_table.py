@@ -11,7 +11,7 @@ import functools
 import io
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +81,8 @@ def _run_values(
             name = names.settings_name(measure, settings)
             path = paths.measure_path(results, run, measure, name)
             row |= (long_tables.read_record(path, "values") or {"values": {}})["values"]
-    row["train_seconds"] = _number(row, "epochs_run") * _number(row, "seconds_per_epoch")
+    epochs, seconds = row.get("epochs_run"), row.get("seconds_per_epoch")
+    row["train_seconds"] = math.nan if None in (epochs, seconds) else epochs * seconds
     return row
 
 
@@ -103,18 +104,13 @@ def _timing_values(
     first_record = next(iter(by_size.values()))
     values = first_record["values"] if len(by_size) == 1 else {}
     shares = batch_phases.example_shares(factors)
-    for name, power in {"seconds_per_epoch": 1, "examples_per_second": -1}.items():
+    for name, power in (("seconds_per_epoch", 1), ("examples_per_second", -1)):
         times = {size: record["values"].get(name) for size, record in by_size.items()}
         if len(by_size) > 1 and all(times.values()):
-            values[name] = sum(share * times[size] ** power for size, share in shares.items())
-            values[name] **= power
+            mean = sum(share * times[size] ** power for size, share in shares.items())
+            values[name] = mean**power
     blocks = [block for record in by_size.values() for block in record.get("blocks", ())]
     return {**values, **timing_tables.disturbance(blocks)}
-
-
-def _number(row: Row, column: str) -> float:
-    value = row.get(column)
-    return math.nan if value is None else value
 
 
 def logged_runs(results: Path | str, study: Study, experiment: str) -> LoggedRuns:
@@ -133,12 +129,9 @@ def from_logs(logged: LoggedRuns, study: str, experiment: str) -> pandas.DataFra
         finite = rows[f"{split}_loss"].where(np.isfinite(rows[f"{split}_loss"].astype(float)))
         table[f"best_{split}_loss"] = finite.groupby(keys, sort=False).min().to_numpy()
     updates = table.pop("updates")  # In runs.csv, this name is a column of a measure.
-    if logged.end_reason:
-        table["stop_reason"] = logged.end_reason
-    if logged.end_reason == external_columns.AT_TARGET:
-        table["reached_target"] = updates.notna().astype(int)
-    else:
-        table["steps_run"] = updates.round()
+    table["steps_run"] = updates.round()
+    if logged.has_single_rows:
+        table["stop_reason"] = external_columns.AT_END
     if logged.tried_rates:
         scaled = table.get("learning_rate_scaling", pandas.Series("none", table.index)) != "none"
         table["effective_learning_rate"] = table["learning_rate"].mask(scaled)
@@ -159,7 +152,7 @@ def logged_trajectories(logged: LoggedRuns) -> pandas.DataFrame:
     task_columns = tasks.columns_of_tasks(outcomes, tasks.from_columns(logged.rows))
     names = [*long_tables.FIRST_COLUMNS, *task_columns]
     axes = [name for name in ("updates", "epoch") if name in logged.rows]
-    rows = logged.rows if logged.end_reason else logged.rows.dropna(subset=axes, how="all")
+    rows = logged.rows if logged.has_single_rows else logged.rows.dropna(subset=axes, how="all")
     return _table(rows, names, columns.TRAJECTORIES)
 
 
@@ -177,13 +170,17 @@ def _command_runs(results: Path | str, study: Study, experiment: str) -> LoggedR
     """Return the evaluations of a command's runs; a run without a record has an empty row."""
     planned, parts = study.experiments[experiment], []
     runs, metrics = planned.commands, planned.metrics
-    factors = pandas.DataFrame(dict(_factors(runs)), index=list(runs), dtype=object)
+    factors = _command_factors(runs)
     needs = {name: run.needs for name, run in runs.items()}
     for place, name, record, status in long_tables.run_records(results, study, needs):
         first_columns: dict[str, Any] = {"run": name, "machine": place.machine, "status": status}
         first_columns |= {factor: runs[name].factors[factor] for factor in ("batch_size", "seed")}
         first_columns |= factors.loc[name]
-        rows = _evaluations(paths.run_folder(place.results, name)) if record else pandas.DataFrame()
+        rows = pandas.DataFrame()
+        if record:
+            files = records.RunFiles(paths.run_folder(place.results, name))
+            text = files.text(paths.TRAJECTORY, *external_columns.COST_COLUMNS[:1])
+            rows = pandas.read_csv(io.StringIO(text))
         names = dict.fromkeys([*external_columns.COST_COLUMNS[:2], *rows])
         rows = rows.reindex(range(max(1, len(rows))), columns=names)
         record_values = {column: (record or {}).get(column) for column in _COMMAND_COLUMNS}
@@ -201,16 +198,11 @@ def _command_runs(results: Path | str, study: Study, experiment: str) -> LoggedR
     return LoggedRuns(table, tuple(factors), metrics=metrics)
 
 
-def _factors(runs: Mapping[str, CommandRun]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield each factor of a command as the name and the values of a column."""
-    factors = [run.factors for run in runs.values()]
+def _command_factors(runs: Mapping[str, CommandRun]) -> pandas.DataFrame:
+    """Return a row per run of a command, with a user-defined column for each of its factors."""
+    factors, columns_of_factors = [run.factors for run in runs.values()], []
     for name in factors[0].keys() - {"batch_size", "seed"}:
-        texts = [factor_models.argument_text(values[name]) for values in factors]
-        yield external_columns.series_column(
-            name, [text or external_columns.EMPTY for text in texts]
-        )
-
-
-def _evaluations(folder: Path) -> pandas.DataFrame:
-    text = records.RunFiles(folder).text(paths.TRAJECTORY, *external_columns.COST_COLUMNS[:1])
-    return pandas.read_csv(io.StringIO(text))
+        texts = (factor_models.argument_text(values[name]) for values in factors)
+        texts = [text or external_columns.EMPTY for text in texts]
+        columns_of_factors.append(external_columns.series_column(name, texts))
+    return pandas.DataFrame(dict(columns_of_factors), index=list(runs), dtype=object)

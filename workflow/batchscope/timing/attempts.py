@@ -8,20 +8,20 @@ parent kills the child above the limit, before the machine runs out of memory. M
 """
 
 import contextlib
-import json
 import os
-import resource
 import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
 
+from batchscope.core import disk
 from batchscope.host import memory_errors, memory_limits, supervisor, tensorflow_start
 from batchscope.store import records
 from batchscope.timing import processes
@@ -32,8 +32,6 @@ POLL_SECONDS = 0.05
 TIMEOUT_SECONDS = 1800.0
 FREE_SHARE = 0.9  # maximum share of the free memory; other processes need some too
 STEPS = 2  # the first step leaves memory allocated, which the second step needs in addition
-# The system's limit is higher by this slack, because processes reserve more than they use.
-SLACK_MB = 1000.0
 
 # Outcomes of a try. All but the first and the last mean that the size did not fit.
 FITS = records.FITS
@@ -43,31 +41,15 @@ KILLED = "killed"  # SIGKILL ended it; the kernel sends this signal when memory 
 FAILED = "failed"  # any other error; it proves nothing about memory
 
 
-class Limits(NamedTuple):
-    """Memory that a try may use, in MB."""
+def free_memory_mb() -> float:
+    """Return 90 % of the free main memory. With more, the kernel could kill other processes.
 
-    device: str
-    memory_mb: float | None  # memory of the device; None for all memory of a GPU
-    host_mb: float  # main memory
-
-
-def limits_now(device: str, configured_mb: float) -> Limits:
-    """Return the limits on this machine now, at most 90 % of the free memory.
-
-    With a higher limit, the kernel could kill other processes. Free memory is the smallest of the
-    machine's available memory and the free memory of each control group that contains this process,
-    as under SLURM or in a container.
-
-    Args:
-        configured_mb: Limit of the device's memory in the configuration; 0 for all free memory.
+    Free memory is the smallest of the machine's available memory and the free memory of each
+    control group that contains this process, as under SLURM or in a container.
     """
     group_bytes = [group.free for group in memory_limits.control_groups()]
     free_bytes = [number for number in group_bytes if number is not None]
-    free_mb = FREE_SHARE * min([psutil.virtual_memory().available, *free_bytes]) / MEGABYTE
-    if device == "gpu":
-        return Limits(device, configured_mb or None, free_mb)
-    host_mb = min(configured_mb or free_mb, free_mb)
-    return Limits(device, host_mb, host_mb)
+    return FREE_SHARE * min([psutil.virtual_memory().available, *free_bytes]) / MEGABYTE
 
 
 @dataclass(frozen=True)
@@ -81,33 +63,33 @@ class Try:
     message: str = ""  # why the size did not fit
 
 
-def attempt(
-    command: Sequence[str], batch_size: int, limits: Limits, timeout: float = TIMEOUT_SECONDS
-) -> Try:
+def attempt(command: Sequence[str], batch_size: int, max_mb: float, on_gpu: bool = False) -> Try:
     """Try a batch size in a child process, and return the result.
 
-    The command calls `run_try` with `limits.memory_mb`. The child is killed if its resident memory,
-    with its descendants, exceeds `limits.host_mb`.
+    The command calls `run_try` and gets the path of the reply as its option `--output`. The child
+    is killed if its resident memory, with its descendants, exceeds `max_mb`.
     """
     start = time.monotonic()
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+    with tempfile.TemporaryDirectory() as folder:
+        reply_path, stderr_path = Path(folder, "reply.json"), Path(folder, "stderr")
+        command = [*command, "--output", str(reply_path)]
+        with open(stderr_path, "wb") as stderr_file:
+            files = {"stdout": subprocess.DEVNULL, "stderr": stderr_file}
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, **files)
         processes_of_child = ProcessTree(process.pid)
         try:
-            reason, peak = _watch(process, processes_of_child, limits.host_mb, timeout)
+            reason, peak = _watch(process, processes_of_child, max_mb)
         finally:
             processes_of_child.kill()
             process.kill()
             status = process.wait()
-        for file in (out, err):
-            file.seek(0)
-        stdout, stderr = (file.read().decode(errors="replace") for file in (out, err))
-    reply = _last_reply(stdout)
+        reply = disk.read_json(reply_path) if reply_path.exists() else {}
+        stderr = stderr_path.read_text(errors="replace")
     # The parent sees main memory, not the memory of a GPU.
-    peak = reply.get("peak_mb", peak if limits.device == "cpu" else 0.0)
+    peak = reply.get("peak_mb", 0.0 if on_gpu else peak)
     outcome, message = reason or judge(status, reply, stderr)
-    if outcome == FITS and limits.memory_mb is not None and peak > limits.memory_mb:
-        outcome, message = _over_limit("the peak was", peak, limits.memory_mb)
+    if outcome == FITS and not on_gpu and peak > max_mb:
+        outcome, message = _over_limit("the peak was", peak, max_mb)
     return Try(batch_size, outcome, peak or None, time.monotonic() - start, message)
 
 
@@ -116,32 +98,22 @@ def _over_limit(subject: str, used_mb: float, limit_mb: float) -> tuple[str, str
 
 
 def _watch(
-    process: subprocess.Popen, processes_of_child: ProcessTree, max_mb: float, timeout: float
+    process: subprocess.Popen, processes_of_child: ProcessTree, max_mb: float
 ) -> tuple[tuple[str, str] | None, float]:
     """Watch a process until it ends or has to be killed.
 
     Returns:
         Outcome and message if the process has to be killed, else None; and its peak in MB.
     """
-    peak, deadline = 0.0, time.monotonic() + timeout
+    peak, deadline = 0.0, time.monotonic() + TIMEOUT_SECONDS
     while peak <= max_mb:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(POLL_SECONDS)
             return None, peak
         peak = max(peak, processes_of_child.usage().memory_mb)  # ignores NaN
         if time.monotonic() > deadline:
-            return (FAILED, f"the process took longer than {timeout:.0f} s."), peak
+            return (FAILED, f"the process took longer than {TIMEOUT_SECONDS:.0f} s."), peak
     return _over_limit("the process took", peak, max_mb), peak
-
-
-def _last_reply(stdout: str) -> dict[str, Any]:
-    """Return the last reply that a child printed, or {}; libraries may print other lines."""
-    for line in reversed(stdout.splitlines()):
-        with contextlib.suppress(ValueError):
-            reply = json.loads(line)
-            if isinstance(reply, dict) and "outcome" in reply:
-                return reply
-    return {}
 
 
 def judge(status: int, reply: dict[str, Any], stderr: str) -> tuple[str, str]:
@@ -149,10 +121,10 @@ def judge(status: int, reply: dict[str, Any], stderr: str) -> tuple[str, str]:
 
     Args:
         status: Exit status; -n if signal n ended the child.
-        reply: JSON object that the child printed; {} without a reply.
+        reply: Outcome, message and peak memory from the child; {} without a reply.
     """
     if status == 0 and reply:
-        return reply["outcome"], reply.get("message", "")
+        return reply["outcome"], reply["message"]
     if status == -signal.SIGKILL:
         return KILLED, "ended by SIGKILL, which the kernel sends when memory runs out."
     refused = memory_errors.text_refusal(stderr)
@@ -164,14 +136,14 @@ def judge(status: int, reply: dict[str, Any], stderr: str) -> tuple[str, str]:
     return FAILED, f"{ending}: {last}"
 
 
-def run_try(
-    job: TimingJob, batch_size: int, memory_mb: float | None = None, slack_mb: float = SLACK_MB
-) -> None:
-    """Try one batch size in this process, and print the result as one line of JSON.
+def run_try(job: TimingJob, batch_size: int, gpu_mb: float = 0) -> None:
+    """Try one batch size in this process, and write the result to the job's output.
 
     An allocator's refusal is a result; any other error is raised. A batch that exceeds the data set
-    repeats examples. On a CPU, the operating system refuses memory above the limit plus `slack_mb`.
-    On a GPU, the limit is the size of TensorFlow's allocator.
+    repeats examples.
+
+    Args:
+        gpu_mb: Size of TensorFlow's allocator on each GPU; 0 for the GPU's memory.
     """
     supervisor.set_parent_death_signal()
     supervisor.prefer_for_oom_kill()
@@ -181,19 +153,16 @@ def run_try(
     tensorflow_start.start(factors["threads"], factors["device"], factors["replicas"])
     import tensorflow as tf
 
-    if job.on_gpu and memory_mb:
+    if gpu_mb:
         for gpu in tf.config.list_physical_devices("GPU"):
-            limit = tf.config.LogicalDeviceConfiguration(memory_limit=memory_mb)
+            limit = tf.config.LogicalDeviceConfiguration(memory_limit=gpu_mb)
             tf.config.set_logical_device_configuration(gpu, [limit])
     from batchscope.timing import loops
     from batchscope.training import step_loop
 
-    reply: dict[str, Any] = {"outcome": FITS, "message": ""}
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    outcome, message = FITS, ""
     try:
         model, train = job.network(), job.data.examples("train")
-        if memory_mb and not job.on_gpu:
-            _limit_memory(memory_mb, slack_mb)
         order = np.arange(batch_size, dtype=np.int32)
         rows = train.rows(order % len(train.labels))
         loop = loops.make_loop(factors, model, rows, batch_size)
@@ -201,12 +170,12 @@ def run_try(
         for _ in range(STEPS):
             loop.run(order, 0, 1, step_loop.Totals())
     except Exception as error:
-        resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))  # the reply needs memory too
         refused = memory_errors.error_refusal(error)
         if refused is None:
             raise
-        reply |= {"outcome": OUT_OF_MEMORY, "message": refused}
-    print(json.dumps(reply | {"peak_mb": _peak_mb(job.on_gpu)}), flush=True)
+        outcome, message = OUT_OF_MEMORY, refused
+    reply = {"outcome": outcome, "message": message, "peak_mb": _peak_mb(job.on_gpu)}
+    disk.write_json(job.output, reply)
 
 
 def _peak_mb(on_gpu: bool) -> float:
@@ -217,16 +186,3 @@ def _peak_mb(on_gpu: bool) -> float:
 
     gpus = [gpu.name.rpartition("device:")[2] for gpu in config.list_logical_devices("GPU")]
     return max(config.experimental.get_memory_info(gpu)["peak"] for gpu in gpus) / MEGABYTE
-
-
-def _limit_memory(memory_mb: float, slack_mb: float) -> None:
-    """Let the operating system refuse memory above the limit plus some slack.
-
-    RLIMIT_DATA counts reserved memory, including the stacks of threads. So the free part of the
-    limit is added to the memory that is reserved now.
-    """
-    free_mb = max(0.0, memory_mb - processes.status_mb("VmRSS")) + slack_mb
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    soft = int((processes.status_mb("VmData") + free_mb) * MEGABYTE)
-    if hard == resource.RLIM_INFINITY or soft < hard:
-        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))

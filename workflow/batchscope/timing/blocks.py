@@ -79,8 +79,8 @@ def time_blocks(
             in the order of turns, so the order differs between jobs.
 
     Returns:
-        The blocks of each batch size, one per round, with their times, `foreign_cores`, `disturbed`
-        and `repeats`; and the status of each batch size that failed, which has no blocks.
+        The blocks of each batch size, one per round, and the status of each batch size that failed,
+        which has no blocks.
     """
     block_lists: dict[int, list[Block]] = {size: [] for size in timed}
     errors: dict[int, str] = {}
@@ -90,15 +90,19 @@ def time_blocks(
             if size in errors:
                 continue
             try:
-                block_lists[size].append(_run_block(timed[size]))
+                block_lists[size].append(time_block(timed[size]))
             except Exception as error:
                 errors[size] = error_status(error)
                 del block_lists[size]
     return block_lists, errors
 
 
-def _run_block(run: Callable[[], Block]) -> Block:
-    """Run one block, and repeat it if other processes disturbed it."""
+def time_block(run: Callable[[], Block]) -> Block:
+    """Run one block, and repeat it if other processes disturbed it.
+
+    Returns:
+        The times of the block, with `foreign_cores`, `disturbed` and `repeats`.
+    """
     for repeats in range(MAX_REPEATS + 1):
         before = processes.cpu_times()
         block = run()

@@ -11,7 +11,7 @@ of a batch (`batchscope.training.scoring`) plus the layers' penalties, so that t
 weights lead to the same weights. They differ in the cost of a step beyond its arithmetic. One
 update differs: in an embedding, `fit` lets an optimizer square the gradients of a token's
 occurrences one by one (see `losses.dense_gradients`). A new loop is a function that returns a
-`RunStepsAt`, and a case in `make_runner`.
+`RunLoop`, and a case in `make_runner`.
 
 Source: "Why does TensorFlow training on mini-batches sometimes become slower?" (2025). Its examples
 1 and 2 are `eager` over the pipeline `dataset`, without and with a delay.
@@ -23,7 +23,7 @@ import functools
 import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +47,9 @@ LEARNING_RATE = 1e-6
 # A lead-in of this duration fills memory and builds all functions.
 LEAD_IN_SECONDS = 0.25
 
-# Batch size, position in the epoch and number of steps -> seconds of the steps, and a loss that is
+# Batch size and number of steps -> seconds of the next steps at this batch size, and a loss that is
 # finite only if the losses of all steps are finite.
-RunStepsAt = Callable[[int, int, int], tuple[float, float]]
+RunLoop = Callable[[int, int], tuple[float, float]]
 BatchesOfSize = Callable[[int], tf.data.Dataset]  # batch size -> endless batches, as one iterator
 
 
@@ -81,6 +81,7 @@ def make_loop(
     return replicas.make_loop(factors, model, make_optimizer(factors), data, batches)
 
 
+@dataclass
 class Runner:
     """Run and time consecutive updates on whole batches, at any batch size of a sweep.
 
@@ -88,19 +89,12 @@ class Runner:
     epoch. The last, smaller batch of an epoch is left out, so a time belongs to one batch size.
     """
 
-    def __init__(
-        self,
-        steps: RunStepsAt,
-        examples: int,
-        device: str = "cpu",
-        unit: int = 1,  # updates of one call; only multiples of the unit are timed
-        lead_in_seconds: float = LEAD_IN_SECONDS,  # maximum duration of a lead-in
-    ) -> None:
-        self._steps, self.examples, self.unit = steps, examples, unit
-        self.lead_in_seconds = lead_in_seconds
-        self._tensors = f"{device.upper()}:0"
-        self._positions: dict[int, int] = {}
-        self._current: int | None = None
+    run_loop: RunLoop
+    examples: int
+    device: str = "cpu"
+    unit: int = 1  # updates of one call; only multiples of the unit are timed
+    lead_in_seconds: float = LEAD_IN_SECONDS  # maximum duration of a lead-in
+    _current: int | None = None  # batch size of the last updates
 
     def at_size(self, batch_size: int) -> RunSteps:
         return functools.partial(self.run, batch_size)
@@ -117,18 +111,19 @@ class Runner:
             self._current = batch_size
             total_steps, total_seconds = 0, 0.0
             while total_steps < LEAD_IN_STEPS and total_seconds < self.lead_in_seconds:
-                total_seconds += self._next(batch_size, self.unit)
+                total_seconds += self._run(batch_size, self.unit)
                 total_steps += self.unit
-        return self._next(batch_size, steps)
+        return self._run(batch_size, steps)
 
-    def _next(self, batch_size: int, steps: int) -> float:
-        start = self._positions.get(batch_size, 0)
-        seconds, loss = self._steps(batch_size, start, steps)
+    def _run(self, batch_size: int, steps: int) -> float:
+        seconds, loss = self.run_loop(batch_size, steps)
         if not math.isfinite(loss):
             raise NonFiniteLoss(f"The loss is not finite within {steps} steps.")
-        per_epoch = max(1, self.examples // batch_size)
-        self._positions[batch_size] = (start + steps) % per_epoch
         return seconds
+
+    @property
+    def _tensors(self) -> str:
+        return f"{self.device.upper()}:0"
 
     def reset_peak(self) -> bool:
         """Restart the count of `peak_mb`; return whether TensorFlow counts."""
@@ -187,7 +182,7 @@ def make_runner(
     return Runner(steps, examples, device, unit, lead_in_seconds)
 
 
-def graph_steps(factors: dict[str, Any], model: keras.Model, data: Examples) -> RunStepsAt:
+def graph_steps(factors: dict[str, Any], model: keras.Model, data: Examples) -> RunLoop:
     """Return the loop in the graph: a call runs all its steps, also across epochs.
 
     The batch size is a variable of the graph, so that one trace and one copy of the images serve
@@ -197,11 +192,15 @@ def graph_steps(factors: dict[str, Any], model: keras.Model, data: Examples) -> 
     with tf.device("CPU"):  # loop counters are on the CPU even if a GPU trains
         size = tf.Variable(1, trainable=False, dtype=tf.int32)
     loop = make_loop(factors, model, data, size, whole_only=True)
-    order = tf.range(len(data.labels), dtype=tf.int32)
+    examples = len(data.labels)
+    order = tf.range(examples, dtype=tf.int32)
+    positions: dict[int, int] = {}  # batch size -> steps of the epoch that have run
 
-    def run(batch_size: int, start: int, steps: int) -> tuple[float, float]:
+    def run(batch_size: int, steps: int) -> tuple[float, float]:
+        start = positions.get(batch_size, 0)
         size.assign(batch_size)
         _, totals, seconds, _ = loop.run(order, start, start + steps, Totals())
+        positions[batch_size] = (start + steps) % max(1, examples // batch_size)
         return seconds, totals.loss
 
     return run
@@ -214,7 +213,7 @@ def python_steps(
     batches: BatchesOfSize,
     delay: float,
     spec: tuple[tf.TensorSpec, ...] | None,
-) -> RunStepsAt:
+) -> RunLoop:
     """Return a Python loop over batches, one GradientTape step each.
 
     If `spec` describes a batch, the step is a tf.function, traced once for all batch sizes.
@@ -231,7 +230,7 @@ def python_steps(
     if spec:
         step = tf.function(step, input_signature=spec, autograph=False)
 
-    def run(batch_size: int, start: int, steps: int) -> tuple[float, float]:
+    def run(batch_size: int, steps: int) -> tuple[float, float]:
         iterator = iter(batches(batch_size))
         start_seconds = time.perf_counter()
         for _ in range(steps):
@@ -244,7 +243,7 @@ def python_steps(
     return run
 
 
-def fit_steps(model: keras.Model, batches: BatchesOfSize, delay: float) -> RunStepsAt:
+def fit_steps(model: keras.Model, batches: BatchesOfSize, delay: float) -> RunLoop:
     """Return Keras's `fit` of a compiled model, one call per `run`.
 
     The timed span begins at Keras's `on_epoch_begin` and ends at `on_epoch_end`. It contains every
@@ -255,7 +254,7 @@ def fit_steps(model: keras.Model, batches: BatchesOfSize, delay: float) -> RunSt
     call comes before the call. XLA is off, because the other loops do not use it either.
     """
 
-    def run(batch_size: int, start: int, steps: int) -> tuple[float, float]:
+    def run(batch_size: int, steps: int) -> tuple[float, float]:
         timer = _EpochTimer()
         callbacks: list[keras.callbacks.Callback] = [timer]
         if delay:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -128,21 +127,23 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     from batchscope.store import records
     from batchscope.timing import attempts
 
-    limits = attempts.limits_now(job.factors["device"], settings["limit_mb"])
+    max_mb, limit_mb = attempts.free_memory_mb(), settings["limit_mb"]
     command = [sys.executable, str(project_files.CLI), "try_batch", "--results", str(job.results)]
     command += ["--sweep", job.subject.name]
-    if limits.memory_mb is not None:
-        command += ["--memory-mb", json.dumps(limits.memory_mb)]
+    if job.on_gpu:
+        command += ["--gpu-mb", str(limit_mb)]
+    else:
+        max_mb = limit_mb = min(limit_mb or max_mb, max_mb)
     if job.model_file:
         command += ["--model-file", str(job.model_file)]
 
     def try_size(size: int) -> Try:
-        return attempts.attempt([*command, "--batch-size", str(size)], size, limits)
+        return attempts.attempt([*command, "--batch-size", str(size)], size, max_mb, job.on_gpu)
 
     result = search(try_size, settings["most"], job.factors["replicas"], settings["resolution"])
     if result.bound == attempts.FAILED:
         last = result.tries[-1]
         raise UserError(f"max_batch_size: batch size {last.batch_size}: {last.message}")
     tries = [asdict(attempt) for attempt in result.tries]
-    details = {**result._asdict(), "limit_mb": limits.memory_mb, "tries": tries}
+    details = {**result._asdict(), "limit_mb": limit_mb or None, "tries": tries}
     return Timed(records.FINISHED, details)

@@ -58,13 +58,9 @@ def reset_peak_memory() -> bool:
 
 
 def peak_memory() -> float:
-    return status_mb("VmHWM")
-
-
-def status_mb(key: str) -> float:
-    """Return an entry of /proc/self/status in MB. The file counts units of 1024 bytes."""
+    """Return the peak resident memory of this process; the kernel counts units of 1024 bytes."""
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-    (number,) = (line.split()[1] for line in lines if line.startswith(f"{key}:"))
+    (number,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
     return int(number) * 1024 / MEGABYTE
 
 

@@ -246,16 +246,14 @@ def profile_steps(
         with sampler.phase(PLAIN_PHASE):
             return run()
 
-    def run_profiled(folder: Path | str) -> None:
-        with Profile(str(folder)):
-            run_steps(lead_in)
-            run()
-
-    with tempfile.TemporaryDirectory() as discarded:
-        run_profiled(discarded)  # the first profile contains the start of the profiler
+    # The first profile contains the start of the profiler.
+    with tempfile.TemporaryDirectory() as discarded, Profile(discarded):
+        run_steps(lead_in)
     # Plain runs surround the profiled run, so that a drift of the machine's speed cancels.
     before = run_plain()
-    run_profiled(folder)
+    with Profile(str(folder)):
+        run_steps(lead_in)
+        run()
     return {"steps": count, "steps_per_second": 2 * count / (before + run_plain())}
 
 

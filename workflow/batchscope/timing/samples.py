@@ -13,7 +13,6 @@ C++ Programming Guide, CUDA_VISIBLE_DEVICES.
 
 from __future__ import annotations
 
-import array
 import contextlib
 import math
 import os
@@ -109,8 +108,7 @@ class Sampler:
                 self.gpu_device = {"name": str(name), "uuid": str(uuid)}
             except pynvml.NVMLError as error:
                 self.gpu_device = {"problem": str(error)}
-        # In one flat array of doubles, an hour at 0.1 s takes less than 4 MB.
-        self._rows = array.array("d")
+        self._rows: list[tuple[float, ...]] = []  # an hour at 0.1 s takes some 10 MB
         self._phase = NO_PHASE
         self.phases: list[Hashable] = []
         self.own_seconds = 0.0
@@ -161,7 +159,7 @@ class Sampler:
             cores = np.maximum(0.0, cores)
             percent = 100 * cores / self._cores, cores, 100 * machine / self._machine_cores
             gpu = read_gpu(self._gpu)
-            self._rows.extend((reading.seconds, self._phase, *percent, foreign, memory, *gpu))
+            self._rows.append((reading.seconds, self._phase, *percent, foreign, memory, *gpu))
             self.own_seconds += time.thread_time() - start
             if next_phase is not None:
                 self._phase = next_phase

@@ -163,7 +163,7 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     """
     from batchscope.store import records
     from batchscope.timing import loops
-    from batchscope.timing.blocks import NonFiniteLoss, error_status, time_blocks
+    from batchscope.timing.blocks import NonFiniteLoss, error_status, time_block
     from batchscope.training import step_loop
 
     model, size = job.network(), job.factors["batch_size"]
@@ -181,9 +181,8 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
             return seconds
 
         pieces = calibrate_block(run_steps, epoch, settings["block_seconds"])
-        timed = {size: functools.partial(run_block, run_steps, pieces)}
-        block_lists, errors = time_blocks(timed, settings["blocks"])
-        status, blocks = errors.get(size, status), block_lists.get(size, [])
+        run = functools.partial(run_block, run_steps, pieces)
+        blocks = [time_block(run) for _ in range(settings["blocks"])]
     except Exception as error:
         status = error_status(error)
     columns = epoch_columns(blocks, epoch.examples) if blocks else {}

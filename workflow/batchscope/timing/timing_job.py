@@ -30,8 +30,8 @@ class TimingJob(Setup):
 
     results: Path | str
     subject: Sweep | Configuration
-    model_file: Path | str | None = None
-    output: Path | str | None = None  # the record's file; one try of a batch size writes none
+    model_file: Path | str | None
+    output: Path  # the record's file, or that of a try of a batch size
 
     @property
     def factors(self) -> dict[str, Any]:
@@ -73,7 +73,6 @@ class TimingJob(Setup):
 def write(timing: str, job: TimingJob, machine_name: str, settings: str) -> None:
     """Time a job and write its record; raise `UserError` if this machine cannot time it."""
     parsed = names.parse_settings(timing, settings)
-    load_before, machine = description.current_load(), description.describe()
     timed: Timed = importlib.import_module(f"batchscope.timing.{timing}").measure(job, parsed)
     record = records.measure_record(
         timing,
@@ -85,8 +84,7 @@ def write(timing: str, job: TimingJob, machine_name: str, settings: str) -> None
         device=job.factors["device"],
         threads=job.threads,
         **timed.details,
-        load={"before": load_before, "after": description.current_load()},
         versions=description.versions(),
-        machine={"name": machine_name, **machine},
+        machine={"name": machine_name, **description.describe()},
     )
     disk.write_json(job.output, record)

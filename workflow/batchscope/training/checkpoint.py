@@ -33,9 +33,7 @@ class Progress:
     history: list[dict[str, Any]] = field(default_factory=list)  # one row per completed epoch
     trajectory: list[dict[str, Any]] = field(default_factory=list)  # one row per evaluation
     best: Arrays = field(default_factory=dict)  # weights of the best epoch, by names in a file
-    # Trainable weights at the start of the epoch. A checkpoint omits them if they equal its
-    # variables or the initial weights.
-    epoch_start: Arrays = field(default_factory=dict)
+    epoch_start: Arrays = field(default_factory=dict)  # trainable weights at the epoch's start
     norms: list[np.ndarray] = field(default_factory=list)  # norms of updates, one array per call
 
     def end_epoch(self, row: dict[str, Any], weights: Arrays) -> None:
@@ -57,12 +55,12 @@ def save(path: Path, key: str, progress: Progress, variables: list[keras.Variabl
     optimizer's variables.
     """
     numbers = {"key": key, **vars(progress)}
-    best, start, _ = (numbers.pop(name) for name in ("best", "epoch_start", "norms"))
+    del numbers["norms"]
     groups = {
         "variable": {str(index): variable.numpy() for index, variable in enumerate(variables)},
-        "best": best,
+        "best": numbers.pop("best"),
+        "epoch_start": numbers.pop("epoch_start"),
         "updates": {"norms": progress.update_norms()},
-        "epoch_start": start if progress.step and progress.epoch else {},
     }
     members = {
         f"{group}:{name}": array

@@ -19,21 +19,16 @@ from batchscope.core.errors import Interrupted
 from batchscope.host import description
 from batchscope.store import jobs, paths, records, weights
 from batchscope.store.progress import Reporter
-from batchscope.study import batch_phases, incompatible_factors, snapshot_epochs, tasks
+from batchscope.study import batch_phases, incompatible_factors, snapshot_epochs
 from batchscope.study.batch_phases import Course
-from batchscope.study.versions import VERSIONS
-from batchscope.training import (
-    augmentations,
-    checkpoint,
-    losses,
-    models,
-    optimizers,
-    replicas,
-    trajectory,
-)
+from batchscope.study.registry import VERSIONS
+from batchscope.training import augmentations, checkpoint, losses, models, optimizers, replicas
 from batchscope.training.checkpoint import Progress
 from batchscope.training.runs import TrainingRun
 from batchscope.training.step_loop import Batches, Totals, epoch_order
+
+# Largest number of training examples in an evaluation. All runs use the same examples.
+MAX_EVALUATED_EXAMPLES = 512
 
 
 @dataclass(frozen=True)
@@ -52,6 +47,23 @@ class TrainingEnd:
     status: str  # one of the statuses in `records`
     reason: str  # the record's `stop_reason`
     message: str  # the reason in words
+
+
+def evaluation_steps(interval: int, epoch: int, course: Course) -> list[int]:
+    """Return the steps of an epoch, counted from 1, after which the run is evaluated.
+
+    They are the first updates at or after k * `interval` examples of the training, k = 1, 2, ...
+    An evaluation is late by less than a batch. An interval of 0 has no evaluations.
+    """
+    if not interval:
+        return []
+    used = epoch * course.examples + np.array(course.example_positions(epoch), np.int64)
+    return (np.flatnonzero(np.diff(used // interval)) + 1).tolist()
+
+
+def fixed_subset(examples: int) -> np.ndarray:
+    order = np.random.default_rng(0).permutation(examples)
+    return np.sort(order[:MAX_EVALUATED_EXAMPLES])
 
 
 class Training:
@@ -87,7 +99,7 @@ class Training:
         # Two versions of a library must not share a training.
         libraries = description.versions()
         versions = f"{libraries['tensorflow']} {libraries['keras']}"
-        self._run_key = f"{VERSIONS['train']} {run.name} {versions}"
+        self._run_key = f"{run.name} {VERSIONS['train']} {versions}"
         self._checkpoint_time = time.monotonic()
 
     def _build_graphs(self) -> None:
@@ -109,12 +121,12 @@ class Training:
             factors["update_norms"],
         )
         self.loop = replicas.make_loop(factors, *arguments)
-        evaluated = bool(factors["evaluate_every"])
-        validation = data.examples("validation")
-        self.validation_objective = losses.Objective(self.model, validation, noinline=evaluated)
-        self.evaluate = None
-        if evaluated:
-            self.evaluate = trajectory.make_evaluator(self.validation_objective, data)
+        self.validation_loss = losses.Objective(self.model, data.examples("validation"))
+        if factors["evaluate_every"]:
+            train, test = data.examples("train"), data.examples("test")
+            subset = fixed_subset(len(train.labels))
+            self.subset_loss = self.validation_loss.with_examples(train.rows(subset))
+            self.test_loss = self.validation_loss.with_examples(test)
         # `model.variables` includes the generators of dropout. `model.weights` leaves them out.
         self.variables = [*self.model.variables, *self.optimizer.variables]
         self.variables += augment.variables if augment else []
@@ -177,12 +189,10 @@ class Training:
         loaded = checkpoint.load(self.checkpoint_path, self._run_key, self.variables)
         if loaded is None:  # Snapshots without their checkpoint are of no use.
             shutil.rmtree(self.snapshots_folder, ignore_errors=True)
+            self.progress.epoch_start = self.initial_weights[0]
         else:
             self.progress = loaded
             loaded.resumed += 1
-        if not self.progress.epoch_start:
-            at_start = self.initial_weights if self.progress.step else models.weights(self.model)
-            self.progress.epoch_start = at_start[0]
 
     def resume_progress(self) -> None:
         self.progress = checkpoint.load(self.checkpoint_path, self._run_key, []) or self.progress
@@ -192,7 +202,7 @@ class Training:
         progress = self.progress
         order = epoch_order(self.factors["seed"], progress.epoch, self.examples)
         interval, segments = self.factors["evaluate_every"], self.course.segments(progress.epoch)
-        evaluated_steps = trajectory.evaluation_steps(interval, progress.epoch, self.course)
+        evaluated_steps = evaluation_steps(interval, progress.epoch, self.course)
         first_update = self.course.updates(progress.epoch)
         visited_steps = [update - first_update for update in self.visited_updates]
         stops = sorted({*evaluated_steps, *visited_steps})
@@ -274,8 +284,7 @@ class Training:
         """Return loss and metrics on the validation data. They are computed once per update."""
         if self._validation_metrics[0] != self.updates:
             with self._timed_evaluation():
-                evaluation = self.validation_objective.evaluate()
-            metrics = trajectory.columns_of_split("validation", evaluation)
+                metrics = self.validation_loss.evaluate_split("validation")
             self._validation_metrics = (self.updates, metrics)
         return self._validation_metrics[1]
 
@@ -283,16 +292,13 @@ class Training:
         """Evaluate the run and add a row for this update, if the run has a trajectory."""
         progress = self.progress
         rows = progress.trajectory
-        if self.evaluate is None or (rows and rows[-1]["updates"] == self.updates):
+        if not self.factors["evaluate_every"] or (rows and rows[-1]["updates"] == self.updates):
             return
         examples = progress.epoch * self.examples + self.examples_of_epoch
         with self._timed_evaluation():
-            metrics = self.evaluate()
-        # If this update ends an epoch, the row of the history needs no other evaluation.
-        columns = tasks.split_columns(self.run.data.task, "validation")
-        self._validation_metrics = self.updates, {name: metrics[name] for name in columns}
-        place = {"updates": self.updates, "epoch": examples / self.examples}
-        rows.append({"examples": examples, **place, **metrics})
+            test, train_loss = self.test_loss.evaluate_split("test"), self.subset_loss.evaluate()[0]
+        place = {"examples": examples, "updates": self.updates, "epoch": examples / self.examples}
+        rows.append({**place, "train_loss": train_loss, **self._validate(), **test})
 
     @contextlib.contextmanager
     def _timed_evaluation(self) -> Iterator[None]:

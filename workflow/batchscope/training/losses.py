@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -20,8 +20,6 @@ from batchscope.training import graph_examples, scoring
 CHUNK_VALUES = 2**22
 MIN_CHUNK_EXAMPLES, MAX_CHUNK_EXAMPLES = 64, 2048
 TOKEN_VALUES = 512  # A token counts as many numbers, because networks turn tokens into vectors.
-
-Evaluation = tuple[float, dict[str, float]]  # mean loss, and each metric by its name
 
 
 def chunk_size(input_shape: tuple[int, ...], dtype: Any = np.uint8) -> int:
@@ -60,8 +58,8 @@ def switch_off_dropout(model: keras.Model) -> None:
                 setattr(layer, attribute, 0.0)
 
 
-def _make_graph(compute: Callable[..., Any], *signature: tf.TensorSpec, **options: Any) -> Any:
-    return tf.function(compute, autograph=False, input_signature=signature, **options)
+def _make_graph(compute: Callable[..., Any], *signature: tf.TensorSpec) -> Any:
+    return tf.function(compute, autograph=False, input_signature=signature)
 
 
 def _gradients(
@@ -88,8 +86,6 @@ class Objective:
         batch_statistics: Normalise by the statistics of each chunk instead of the moving ones. The
             model's dropout layers are switched off permanently, and its moving statistics drift, so
             the caller must own the model.
-        noinline: Whether a graph that calls this one keeps it as a function. Otherwise TensorFlow
-            optimises both together, and the last bits differ from a call from outside.
     """
 
     def __init__(
@@ -98,7 +94,6 @@ class Objective:
         examples: Examples,
         chunk: int | None = None,
         batch_statistics: bool = False,
-        noinline: bool = False,
     ) -> None:
         self.model = model
         self.variables = model.trainable_variables
@@ -111,27 +106,26 @@ class Objective:
             switch_off_dropout(model)
         shape = examples.images.shape[1:]
         self._chunk = chunk or chunk_size(shape, examples.images.dtype)
-        self._set_examples(examples)
+        self.set_examples(examples)
         # The number of examples is left open: all chunks, also the smaller last one, share a trace.
         chunks = [
             tf.TensorSpec([None, *shape], examples.images.dtype),
             tf.TensorSpec([None, *np.shape(examples.labels)[1:]], self.scoring.label_type),
         ]
         vector = tf.TensorSpec([self.size], tf.float64)
-        options = {"experimental_attributes": {"_noinline": True}} if noinline else {}
-        self._sums = _make_graph(self._sums_in_graph, *chunks, **options)
+        self._sums = _make_graph(self._sums_in_graph, *chunks)
         self._examples = _make_graph(self._loss_parts, *chunks)
         self._sum_and_gradient = _make_graph(self._sum_and_gradient_in_graph, *chunks)
         self._hessian_times = _make_graph(self._hessian_times_in_graph, *chunks, vector)
 
-    def _set_examples(self, examples: Examples) -> None:
+    def set_examples(self, examples: Examples) -> None:
         images, labels = examples.images, examples.labels
         self.examples, self.labels = len(images), labels
         self._chunks = graph_examples.Chunks(images, labels, self.scoring.label_type, self._chunk)
 
     def with_examples(self, examples: Examples) -> Objective:
         other = copy.copy(self)
-        other._set_examples(examples)  # noqa: SLF001
+        other.set_examples(examples)
         return other
 
     # The following methods are operations inside graphs, on one chunk or a vector of all weights.
@@ -192,29 +186,31 @@ class Objective:
         for variable, part in zip(self.variables, self._unflatten(flat), strict=True):
             variable.assign(part)
 
-    def evaluate(self) -> Evaluation:
-        sums = [self._sums(images, labels) for images, labels in self._chunks]
-        losses, scores = ([part.numpy() for part in parts] for parts in zip(*sums, strict=True))
-        return self.combine(losses, scores)
+    def evaluate(self) -> tuple[float, dict[str, float]]:
+        """Return the mean loss, and each metric by its name."""
+        losses, scores = zip(*(self._sums(*chunk) for chunk in self._chunks), strict=True)
+        loss = sum(float(part.numpy()) for part in losses) / self.examples
+        return loss, self.scoring.metrics(sum(part.numpy() for part in scores), self.labels)
+
+    def evaluate_split(self, split: str) -> dict[str, float]:
+        """Return the mean loss and the metrics, named as the columns of a split of the data."""
+        loss, metrics = self.evaluate()
+        named_metrics = {f"{split}_{name}": value for name, value in metrics.items()}
+        return {f"{split}_loss": loss, **named_metrics}
 
     def example_losses(self) -> tuple[np.ndarray, np.ndarray]:
         parts = [self._examples(images, labels) for images, labels in self._chunks]
         losses, _, scores = zip(*parts, strict=True)
         return np.concatenate(losses), np.concatenate(scores)
 
-    def combine(self, losses: Iterable[np.ndarray], scores: Iterable[np.ndarray]) -> Evaluation:
-        loss = sum(map(float, losses)) / self.examples
-        return loss, self.scoring.metrics(sum(scores), self.labels)
-
-    def chunk_totals(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the summed loss, float64, and the scores of each chunk, inside another graph."""
-        sums: list[tuple[tf.Tensor, tf.Tensor]] = []
+    def chunk_losses(self) -> tf.Tensor:
+        """Return the summed loss of each chunk, float64, inside another graph."""
+        losses: list[tf.Tensor] = []
         for images, labels in self._chunks:
             # The chunks run in sequence, so that the activations of one chunk are in memory.
-            with tf.control_dependencies([loss for loss, _ in sums[-1:]]):
-                sums.append(self._sums(images, labels))
-        losses, scores = zip(*sums, strict=True)
-        return tf.stack(losses), tf.stack(scores)
+            with tf.control_dependencies(losses[-1:]):
+                losses.append(self._sums(images, labels)[0])
+        return tf.stack(losses)
 
     def loss(self, flat: np.ndarray) -> float:
         self.set_weights(flat)
@@ -248,29 +244,3 @@ class Objective:
         for images, labels in self._chunks:
             product += self._hessian_times(images, labels, direction).numpy()
         return product / self.examples
-
-
-def joint_evaluation(objectives: Sequence[Objective]) -> Callable[[], list[Evaluation]]:
-    """Return a function that evaluates several objectives by one call into a graph.
-
-    For a small network, a call costs about the time of a hundred examples. The objectives must
-    share one model (`Objective.with_examples`). If they are `noinline`, the results equal the
-    results of `evaluate`, bit for bit.
-    """
-
-    def compute() -> list[tuple[tf.Tensor, tf.Tensor]]:
-        sums: list[tuple[tf.Tensor, tf.Tensor]] = []
-        for objective in objectives:
-            with tf.control_dependencies([losses for losses, _ in sums[-1:]]):
-                sums.append(objective.chunk_totals())
-        return sums
-
-    graph = _make_graph(compute).get_concrete_function()  # Calls then need not search a trace.
-
-    def evaluate() -> list[Evaluation]:
-        return [
-            objective.combine(*(part.numpy() for part in sums))
-            for objective, sums in zip(objectives, graph(), strict=True)
-        ]
-
-    return evaluate

@@ -12,7 +12,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from batchscope.core.errors import UserError
 from batchscope.datasets import Examples
 from batchscope.study.batch_phases import Segment
 from batchscope.training import graph_examples, losses, optimizers, scoring
@@ -35,7 +34,6 @@ class Batches:
     method: Method = Method()
     micro_batch: int = 0  # examples per part with gradient accumulation; 0 for whole batches
     offset: int | tf.Variable = 0  # update k begins at position offset + k size of the epoch
-    compiled: bool = False  # whether XLA compiles an update
 
     @classmethod
     def from_factors(
@@ -51,7 +49,6 @@ class Batches:
             augment=augment,
             method=Method.from_factors(factors),
             micro_batch=factors["micro_batch_size"],
-            compiled=factors["compilation"] == "xla",
             **options,
         )
 
@@ -194,13 +191,7 @@ class StepLoop:
             norms = [distance(old, variables)] if self.update_norms else []
             return total, scores, *norms
 
-        if not self.batches.compiled:
-            return update
-        if graph_examples.stays_on_disk(examples.images):
-            raise UserError(
-                "compilation: Expected none for examples that exceed the memory (received xla)."
-            )
-        return tf.function(update, autograph=False, jit_compile=True)
+        return update
 
     def run(
         self, order: np.ndarray | tf.Tensor, start: int, stop: int, totals: Totals
@@ -212,8 +203,8 @@ class StepLoop:
 
         Returns:
             Steps of the epoch done so far, the totals, the seconds of the call, and the norm
-            ||w_{k+1} - w_k|| of each update over all trainable weights. The norms are float32 of
-            shape (steps,), or (0,) without `update_norms`.
+            ||w_{k+1} - w_k|| of each update over all trainable weights: float32 of shape (steps,),
+            or (0,) without `update_norms`.
         """
         begun = time.perf_counter()
         step, loss, scores, *norms = self._run(

@@ -12,7 +12,7 @@ from batchscope.core import disk
 from batchscope.host import description, locks, memory_errors, memory_limits
 from batchscope.store import paths, records
 from batchscope.study import optimizer_constants, snapshot_epochs
-from batchscope.study.versions import VERSIONS
+from batchscope.study.registry import VERSIONS
 from batchscope.training import models
 from batchscope.training.fit import FitLimits, Training, TrainingEnd
 from batchscope.training.optimizers import effective_learning_rate

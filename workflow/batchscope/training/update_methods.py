@@ -19,6 +19,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from batchscope.study.run_factors import FACTORS
 from batchscope.training.scoring import Scoring
 
 # Function that returns loss, sums of scores and gradients of one batch at the current weights.
@@ -30,9 +31,9 @@ class Method:
     """A method and its parameters."""
 
     name: str = "plain"
-    gamma: float = 1.0  # weight of the squared distance in `proximal`
-    inner_steps: int = 5  # steps of `proximal` per batch
-    rho: float = 0.05  # length of the first step of `sam`
+    gamma: float = FACTORS["gamma"].default  # weight of the squared distance in `proximal`
+    inner_steps: int = FACTORS["inner_steps"].default  # steps of `proximal` per batch
+    rho: float = FACTORS["rho"].default  # length of the first step of `sam`
 
     @classmethod
     def from_factors(cls, factors: dict[str, Any]) -> Method:

@@ -16,7 +16,7 @@ import keras
 import numpy as np
 
 from batchscope.core import display
-from batchscope.core.errors import TrainsItself, UserError
+from batchscope.core.errors import UserError
 from batchscope.datasets.model_inputs import ModelInput
 from batchscope.host import interruption
 from batchscope.study import example_kinds, model_files
@@ -64,7 +64,7 @@ def _refuse_updates(model: object, path: Path) -> None:
         raise UserError(f"{path}: Expected a keras.Model from build (received {kind.__name__}).")
     for method in ("train_step", "compute_loss"):
         if getattr(kind, method) is not getattr(keras.Model, method):
-            raise TrainsItself(
+            raise UserError(
                 f"{path}: {kind.__name__}.{method} is never called. Remove it, or train the model "
                 "by a command (docs/own_training.md)."
             )

@@ -1,36 +1,35 @@
-"""Read a user's table, a CSV or Parquet file, into rows of features and labels.
+"""A user's table as a data set: which columns are features, and which are labels.
 
-`Csv` has the keys, `ParsedTable` reads and checks the columns. A new check of a cell goes into
-`_feature`, of a whole column into `_reason_no_feature`, of labels into `_label_values`.
+`Csv` has the keys, `ParsedTable` the columns and all problems of their cells. A new check of a cell
+goes into `ParsedTable._feature`, of a whole column into `_reason_no_feature`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import re
-import warnings
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import numpy as np
 import yaml
 from pydantic import BeforeValidator, Field, TypeAdapter
 from pydantic_core import PydanticCustomError
 
 from batchscope.core import display, problems
-from batchscope.core.errors import UserError, raise_problems, unexpected
-from batchscope.datasets import kind_checks, labels
-from batchscope.datasets.raw import Raw, Request, local_file, reading_file
+from batchscope.core.errors import raise_problems, unexpected
+from batchscope.datasets import kind_checks, labels, table_file
+from batchscope.datasets.raw import Raw, Request, local_file
 from batchscope.datasets.source import DataSource, FileSha256, Task, is_none
 from batchscope.datasets.splits import Split
 from batchscope.study import tasks
 from batchscope.study.example_kinds import ROWS
 from batchscope.study.model import UNIQUE, FilePath
 
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas
+
 _MAX_WORDS = 100  # largest number of different words in a column of features
 _IDENTIFIER_SHARE = 0.9  # A column with a larger share of different words identifies the rows.
 _MIN_ROWS = 10  # smallest number of rows that show an identifier
-_SAMPLE_LINES = 1000  # number of lines that are read to find the separator and the header
 _DAY = r"\d{4}[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-./](\d{4}|\d\d)"
 _DATE = re.compile(rf"({_DAY})([ T]\d{{1,2}}:\d\d.*)?")
 
@@ -57,7 +56,7 @@ ColumnNames = Annotated[str | int | list[str | int], BeforeValidator(_validate_c
 
 
 class Csv(DataSource):
-    """Your own table: a CSV or Parquet file with one example per row, its label in one column.
+    """Your own table: a CSV file with one example per row, its label in one column.
 
     Numbers are standardised by the training part; true and false are 1 and 0. A column of words
     becomes a feature of 0 and 1 for each word of the training part.
@@ -67,27 +66,27 @@ class Csv(DataSource):
     fixed_task = None
     source: Literal["csv"]
     path: FilePath
-    """The CSV file, or a Parquet file if its name ends in .parquet (needs the package pyarrow)."""
+    """The CSV file."""
     sha256: FileSha256 = None
     separator: Annotated[
         str, Field(min_length=1, max_length=1, exclude_if=lambda value: value == ",")
-    ] = ","
+    ] = table_file.DEFAULTS["separator"]
     """Character between two cells."""
     decimal: Annotated[Literal[".", ","], Field(exclude_if=lambda value: value == ".")] = "."
     """Decimal point or comma."""
     label: ColumnNames | None = None
-    """Column of the label: its name, or number from 1. Default: the last. A list of columns for
-    several numbers to predict, or several labels of 0 and 1.
+    """Column of the label: its name; its number from 1 if the file has no names. Default: the last.
+    A list of columns for several numbers to predict, or several labels of 0 and 1.
     """
     ignore: Annotated[list[Column], Field(min_length=1)] | None = None
     """Columns that are not features."""
     categorical: Annotated[ColumnNames | None, Field(exclude_if=is_none)] = None
     """Columns of numbers that are categories, such as postcodes: they are read as words."""
     missing: Annotated[
-        Literal["error", "median", "drop"], Field(exclude_if=lambda value: value == "error")
+        Literal["error", "median"], Field(exclude_if=lambda value: value == "error")
     ] = "error"
-    """What to do about missing cells: refuse them, take the median of the training part, or drop
-    their rows.
+    """What to do about missing cells of features: refuse them, or take the median of the training
+    part.
     """
     task: Task = None
     """Task. Default: multi_label for several columns of 0 and 1; regression for several other
@@ -98,231 +97,138 @@ class Csv(DataSource):
     def read(self, request: Request) -> Raw:
         """Read the rows. `datasets.features` makes their features after the split."""
         table = ParsedTable(self, request)
-        raise_problems([*table.problems, *table.refusals], table.place)
+        table.report_refused()
+        raise_problems(table.problems, table.place)
         return table.raw()
 
 
 class ParsedTable:
-    """The columns of a table and their problems.
+    """The columns of a table, and the problems of their cells.
 
     Attributes:
         rows: Columns of features: numbers or words, with missing values.
+        labels: Texts of the label columns.
         refused: Map of a column that cannot be a feature to the reason.
-        incomplete_features: Features with missing cells.
+        problems: Messages about wrong and missing cells.
     """
 
     def __init__(self, source: Csv, request: Request) -> None:
         import pandas
 
-        self.source, self.request, self.path = source, request, local_file(request)
-        self.place = f"{request.place}: {self.path}"
+        self.source, self.definition, self.path = source, request.place, local_file(request)
+        self.place = f"{self.definition}: {self.path}"
         self.problems: list[str] = []
-        self.frame = self._read_parquet() if self.path.suffix == ".parquet" else self._read_csv()
-        columns = {name: self._feature(name) for name in self.features}
-        reasons = {name: _reason_no_feature(cells) for name, cells in columns.items()}
+        file = table_file.TableFile(self.place, self.path, source.separator, source.decimal)
+        self._check_names(file.names)
+        label_names = self._columns_of_key("label", file.names) or file.names[-1:]
+        ignored = {*self._columns_of_key("ignore", file.names), *label_names}
+        categorical = self._columns_of_key("categorical", file.names)
+        features = [name for name in file.names if name not in ignored]
+        if not features:
+            self._report(self.place, "no column of features", "at least one")
+        raise_problems(self.problems, self.place)
+        cells = file.read([*label_names, *categorical])
+        columns = {name: self._feature(cells[name], name in categorical) for name in features}
+        reasons = {name: _reason_no_feature(column) for name, column in columns.items()}
         self.refused = {name: reason for name, reason in reasons.items() if reason}
         rows = pandas.DataFrame(columns).drop(columns=[*self.refused])
         self.rows = rows.astype(dict.fromkeys(rows.select_dtypes(["number", "bool"]), float))
-        self.incomplete_features = self.rows.columns[self.rows.isna().any()].tolist()
-        for name in self.labels:
-            self.frame[name] = self.frame[name].astype("str").str.strip()
-        missing = self.frame[[*self.rows, *self.labels]].isna()
-        self.kept = ~missing.any(axis=1) if source.missing == "drop" else missing.any(axis=1) | True
-        fill = ", `missing: median` fills the gaps of features" if self.incomplete_features else ""
-        fix = f"`missing: drop` leaves such rows out{fill}"
-        # The median fills features, but no labels.
-        for name in self.labels if source.missing == "median" else missing.columns:
-            if missing[name].any() and source.missing != "drop":
-                self._report_cell(name, missing[name], "nothing", "a value", fix)
+        self.labels = cells[label_names].astype("str").apply(lambda column: column.str.strip())
+        self._report_missing(cells)
 
-    @property
-    def refusals(self) -> list[str]:
-        """The message about the refused columns, with the line to add; [] if none is refused."""
-        reasons = [f"{name} ({reason})" for name, reason in self.refused.items()]
-        fix = f"add `ignore: {_yaml_line([*(self.source.ignore or ()), *self.refused])}`"
-        text = unexpected(self.place, ", ".join(reasons), "a feature in each column", fix)
-        return [str(text)] if reasons else []
+    def report_refused(self) -> None:
+        """Report the refused columns in one message, with the line to add."""
+        if self.refused:
+            received = ", ".join(f"{name} ({reason})" for name, reason in self.refused.items())
+            fix = f"add `ignore: {_yaml_line([*(self.source.ignore or ()), *self.refused])}`"
+            self._report(self.place, received, "a feature in each column", fix)
 
     def raw(self) -> Raw:
         """Return the rows with their labels."""
-        rows = self.rows[self.kept]
-        place = f"{self.place}, column {display.listed(self.labels)}"
-        if rows.empty:
-            raise unexpected(place, "no row without a missing cell", "one at least")
+        names = [*self.labels]
+        place = f"{self.place}, column {display.listed(names)}"
         values, task = self._label_values()
         pairs, classes, task = labels.label_examples(
-            self.request.place, ROWS, task, {"train": rows}, {"train": (place, values)}
+            self.definition, ROWS, task, {"train": self.rows}, {"train": (place, values)}
         )
-        classes = classes if task == tasks.CLASSIFICATION else self.labels
-        dropped = len(self.frame) - len(rows)
-        return Raw(*pairs["train"], classes, [self.path], dropped=dropped, kind=ROWS, task=task)
+        classes = classes if task == tasks.CLASSIFICATION else names
+        return Raw(*pairs["train"], classes, [self.path], kind=ROWS, task=task)
 
-    def _read_parquet(self) -> Any:
-        import pandas
-
-        with reading_file(self.place, "a Parquet file", ImportError, OSError, ValueError):
-            frame = pandas.read_parquet(self.path, engine="pyarrow").reset_index(drop=True)
-        self._set_columns([str(name) for name in frame.columns])
-        return frame.set_axis(self.names, axis=1)
-
-    def _read_csv(self) -> Any:
-        """Return the cells of a CSV file: labels and categories as texts."""
-        marks = self.source.separator, self.source.decimal
-        try:
-            head = read_csv(
-                self.place, self.path, *marks, header=None, dtype=str, nrows=_SAMPLE_LINES
-            )
-            if head.shape[1] == 1:
-                raise unexpected(self.place, f"one column ({head[0][0]})", "a table of several")
-        except UserError as error:
-            keys = [f"`{key}: {_yaml_line(mark)}`" for key, mark in dialect(self.path).items()]
-            raise UserError(f"{error}{f' Add {display.listed(keys)}.' if keys else ''}") from None
-        has_names = _has_header(head.apply(self._parse_numbers))
-        numbers = [str(index + 1) for index in range(head.shape[1])]
-        names = head.iloc[0].str.strip().fillna("") if has_names else numbers
-        self._set_columns([name or number for name, number in zip(names, numbers, strict=True)])
-        texts = [self.names.index(name) for name in (*self.labels, *self.categorical)]
-        options = {"names": range(len(numbers)), "dtype": dict.fromkeys(texts, str)}
-        header = 0 if has_names else None
-        frame = read_csv(self.place, self.path, *marks, header=header, low_memory=False, **options)
-        return frame.set_axis(self.names, axis=1)
-
-    def _set_columns(self, names: list[str]) -> None:
-        """Set the names of the columns, of the labels and of the features."""
-        self.names = names = [display.printable(name) for name in names]
+    def _check_names(self, names: list[str]) -> None:
         for name in dict.fromkeys(name for name in names if names.count(name) > 1):
             # If two columns have the label's name, one of them would be a feature.
             received = f"{name!r} as the name of {names.count(name)} columns"
             self._report(self.place, received, "a name of its own for each")
-        self.labels = self._columns_of_key("label") or names[-1:]
-        ignored = {*self._columns_of_key("ignore"), *self.labels}
-        self.categorical = self._columns_of_key("categorical")
-        self.features = [name for name in names if name not in ignored]
-        if not self.features:
-            self._report(self.place, "no column of features", "at least one")
-        raise_problems(self.problems, self.place)
 
-    def _columns_of_key(self, key: str) -> list[str]:
-        """Return the names of the columns in a key of the definition; report unknown columns."""
-        value, names = getattr(self.source, key), []
-        for column in value if isinstance(value, list) else [value] if value else []:
-            name = str(column).strip()
-            if name in self.names:
-                names.append(name)
-            elif name.isdecimal() and 1 <= int(name) <= len(self.names):
-                names.append(self.names[int(name) - 1])
-            else:
-                near = problems.nearest(name, self.names)
-                expected = f"a column ({', '.join(self.names)[:200]}), by its name or number,"
+    def _columns_of_key(self, key: str, names: list[str]) -> list[str]:
+        """Return the columns in a key of the definition; report unknown ones."""
+        value = getattr(self.source, key) or []
+        columns = value if isinstance(value, list) else [value]
+        columns = [str(column).strip() for column in columns]
+        for column in columns:
+            if column not in names:
+                near = problems.nearest(column, names)
                 fix = f"did you mean {near!r}?" if near else ""
-                self._report(f"{self.request.place}.{key}", repr(column), expected, fix)
-        return names
+                expected = f"the name of a column ({', '.join(names)[:200]})"
+                self._report(f"{self.definition}.{key}", repr(column), expected, fix)
+        return columns
 
-    def _report(self, *parts: str) -> None:
-        self.problems.append(str(unexpected(*parts)))
-
-    def _report_cell(self, name: str, wrong: Any, received: str, expected: str, fix: str) -> None:
-        """Report the first wrong cell of a column and the number of its other wrong cells."""
-        remainder = (
-            f"and {display.count(int(wrong.sum()) - 1, 'more cell')}" if wrong.sum() > 1 else ""
-        )
-        place = f"{self.place}, column {name}, row {wrong.idxmax() + 1}"
-        self._report(place, f"{received}{display.aside(remainder)}", expected, fix)
-
-    def _parse_numbers(self, texts: Any) -> Any:
-        """Return the numbers of texts; NaN for words."""
-        import pandas
-
-        if self.source.decimal == ",":
-            texts = texts.mask(texts.str.contains(".", regex=False, na=False)).str.replace(",", ".")
-        return pandas.to_numeric(texts, errors="coerce")
-
-    def _feature(self, name: str) -> Any:
-        """Return a column as numbers or words."""
-        cells = self.frame[name]
-        if name in self.categorical or cells.dtype.kind not in "biuf":
-            cells = cells.astype("str").str.strip().map(display.printable, na_action="ignore")
-            numbers = self._parse_numbers(cells)
-            distinct = cells.dropna().drop_duplicates().index
-            # If at least half of the values are numbers, the words are mistakes.
-            if name not in self.categorical and 2 * numbers[distinct].count() >= len(distinct) > 0:
-                if (wrong := numbers.isna() & cells.notna()).any():
-                    fix = f"`categorical: {_yaml_line([name])}` takes words"
-                    self._report_cell(name, wrong, repr(cells[wrong].iloc[0]), "a number", fix)
-                cells = numbers
-        return cells
+    def _feature(self, cells: pandas.Series, is_categorical: bool) -> pandas.Series:
+        """Return a column as numbers or words; report words among numbers."""
+        if cells.dtype.kind in "biuf" and not is_categorical:
+            return cells
+        words = cells.astype("str").str.strip().map(display.printable, na_action="ignore")
+        numbers = table_file.parse_numbers(words, self.source.decimal)
+        distinct = words.dropna().drop_duplicates().index
+        # If at least half of the values are numbers, the words are mistakes.
+        if is_categorical or not 2 * numbers[distinct].count() >= len(distinct) > 0:
+            return words
+        wrong = numbers.isna() & words.notna()
+        fix = f"`categorical: {_yaml_line([cells.name])}` takes words"
+        self._report_cells(words, wrong, "a number", fix)
+        return numbers
 
     def _label_values(self) -> tuple[np.ndarray, str | None]:
-        """Return the labels of the kept rows (words, numbers, or columns of numbers) and the task.
+        """Return the labels (words, numbers, or columns of numbers) and the task.
 
         The task is None if `labels.label_examples` decides it.
         """
-        task, texts = self.source.task, self.frame.loc[self.kept, self.labels]
-        numbers = texts.apply(self._parse_numbers)
-        if len(self.labels) > 1 or task not in (None, tasks.CLASSIFICATION):
+        task, texts = self.source.task, self.labels
+        numbers = texts.apply(table_file.parse_numbers, decimal=self.source.decimal)
+        if texts.shape[1] > 1 or task not in (None, tasks.CLASSIFICATION):
             numbers = numbers.mask(texts == "True", 1).mask(texts == "False", 0)
-            for name in self.labels:
-                if (wrong := numbers[name].isna()).any():
-                    self._report_cell(name, wrong, repr(texts[name][wrong].iloc[0]), "a number", "")
+            for name in texts:
+                self._report_cells(texts[name], numbers[name].isna(), "a number")
             raise_problems(self.problems, self.place)
             are_flags = numbers.isin((0, 1)).all(axis=None)
             usual = tasks.MULTI_LABEL if are_flags else tasks.REGRESSION
             return numbers.to_numpy(), task or usual
-        texts, number = texts[self.labels[0]], numbers[self.labels[0]]
+        text, number = texts.iloc[:, 0], numbers.iloc[:, 0]
         are_classes = number.notna().all() and (not task or (number % 1 == 0).all())
-        return number.to_numpy() if are_classes else texts.to_numpy(str), task
+        return number.to_numpy() if are_classes else text.to_numpy(str), task
 
+    def _report_missing(self, cells: pandas.DataFrame) -> None:
+        """Report missing cells of features, unless the median replaces them, and of labels."""
+        if self.source.missing == "error":
+            fix = "`missing: median` fills the gaps of features"
+            for name in self.rows:
+                self._report_cells(cells[name], cells[name].isna(), "a value", fix)
+        for name in self.labels:
+            self._report_cells(cells[name], cells[name].isna(), "a value")
 
-def read_csv(place: str, path: Path, separator: str, decimal: str = ".", **options: Any) -> Any:
-    """Return the data frame of a CSV file. Texts such as `NA` and `?` are missing values.
+    def _report(self, *parts: str) -> None:
+        self.problems.append(str(unexpected(*parts)))
 
-    Raises:
-        UserError: If pandas cannot read it, or would lose cells.
-    """
-    import pandas
-
-    lost = pandas.errors.ParserWarning
-    with (
-        reading_file(place, "a CSV file in UTF-8", OSError, ValueError, lost),
-        warnings.catch_warnings(action="error", category=lost),
-    ):
-        return pandas.read_csv(
-            path,
-            sep=separator,
-            decimal=decimal,
-            index_col=False,
-            skipinitialspace=True,
-            na_values="?",
-            encoding="utf-8-sig",
-            **options,
-        )
-
-
-def dialect(path: Path) -> dict[str, str]:
-    """Return the keys `separator` and `decimal` that give the most columns, then the most numbers.
-
-    Keys with their default values are left out.
-    """
-    best, keys = (1, 0), {}
-    for separator, decimal in (",.", ";.", ";,", "\t.", "\t,", "|.", "|,"):
-        with contextlib.suppress(UserError):
-            frame = read_csv("", path, separator, decimal, nrows=_SAMPLE_LINES)
-            score = frame.shape[1], frame.select_dtypes("number").shape[1]
-            if score > best:
-                best, keys = score, {"separator": separator, "decimal": decimal}
-    return {key: mark for key, mark in keys.items() if mark != Csv.model_fields[key].default}
-
-
-def _has_header(numbers: Any) -> bool:
-    """Return whether the first line of a table names its columns.
-
-    Args:
-        numbers: Data frame of the first lines; NaN for words.
-    """
-    first, below = numbers.iloc[0], numbers.iloc[1:]
-    has_word_above_numbers = below.loc[:, first.isna()].notna().all().any()
-    counts_columns = first.tolist() == list(range(len(first)))  # as in files that pandas writes
-    return bool(first.isna().all() or has_word_above_numbers or counts_columns)
+    def _report_cells(
+        self, cells: pandas.Series, wrong: pandas.Series, expected: str, fix: str = ""
+    ) -> None:
+        """Report the first wrong cell of a column, if any, and the number of the others."""
+        if wrong.any():
+            row, others = wrong.idxmax(), int(wrong.sum()) - 1
+            received = "nothing" if cells.isna()[row] else repr(cells[row])
+            further = f"and {display.count(others, 'more cell')}" if others else ""
+            place = f"{self.place}, column {cells.name}, row {row + 1}"
+            self._report(place, f"{received}{display.aside(further)}", expected, fix)
 
 
 def _reason_no_feature(cells: Any) -> str:
@@ -352,4 +258,4 @@ def _reason_no_feature(cells: Any) -> str:
 
 def _yaml_line(value: Any) -> str:
     text = yaml.safe_dump(value, default_flow_style=True, width=10**6, allow_unicode=True)
-    return text.removesuffix("...\n").strip()
+    return text.strip()

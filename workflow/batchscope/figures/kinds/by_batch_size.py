@@ -21,7 +21,7 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from batchscope.analysis import run_series, timing_repeats
+from batchscope.analysis import run_series
 from batchscope.analysis.run_series import Series
 from batchscope.core import display
 from batchscope.figures import FigureTables, batch_size_panel, canvas, deciding_outcome, figure_rows
@@ -49,7 +49,9 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
         return deciding_outcome.select(tables, spec)
     if _has_doublings(spec):
         return _select_doublings(tables.runs, spec)
-    return _select_times(tables, spec) if spec.table == _TIMES else figure_rows.select(tables, spec)
+    if spec.table == _TIMES:
+        return _select_times(tables.training_times, spec)
+    return figure_rows.select(tables, spec)
 
 
 def _has_doublings(spec: specifications.Figure) -> bool:
@@ -66,33 +68,22 @@ def _select_doublings(runs: pandas.DataFrame, spec: specifications.Figure) -> pa
     frames = [run_series.log_ratios_to_smallest(group.frame, parts, total) for group in series]
     if pandas.concat(frames)["batch_size"].nunique() < 2:
         return pandas.DataFrame()
-    failed = frame[frame["status"] != records.FINISHED].assign(
-        **dict.fromkeys([*parts, total], np.nan)
-    )
-    frames = [frame for frame in (*frames, failed) if len(frame)]
-    return figure_rows.if_drawable(pandas.concat(frames).sort_index().reset_index(drop=True), spec)
+    failed = frame[frame["status"] != records.FINISHED]
+    frames.append(failed.assign(**dict.fromkeys([*parts, total], np.nan)))
+    frame = pandas.concat([frame for frame in frames if len(frame)]).sort_index()
+    return figure_rows.if_drawable(frame.reset_index(drop=True), spec)
 
 
-def _select_times(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
-    """Return the median time and its quartiles over all timing jobs of a configuration.
-
-    Without the table of training times, the times after each epoch come from the runs.
-    """
-    times, ((time, *ends),) = tables.training_times, (panel.columns for panel in spec.panels)
+def _select_times(times: pandas.DataFrame, spec: specifications.Figure) -> pandas.DataFrame:
+    """Return the times of trainings with the quartiles over the timing jobs."""
+    ((time, *ends),) = (panel.columns for panel in spec.panels)
     if times.empty:
-        runs = run_series.of_this_machine(tables.runs)
-        if not {*_QUARTILES} <= {*runs} or tables.at_epochs.empty:
-            return pandas.DataFrame()
-        keys = [name for name in figure_rows.RUN_KEYS if name in tables.at_epochs]
-        times = tables.at_epochs.merge(runs[[*keys, *_QUARTILES]], how="left", on=keys)
-    times = run_series.without_untimed_factors(figure_rows.finished(times)).dropna(subset=time)
+        return times
+    times = times.dropna(subset=time).astype({"batch_size": int, "at_epoch": int})
+    times[ends] = times[_QUARTILES].astype(float).mul(times["at_epoch"], axis=0)
     keys = [*run_series.varying_factors(times), "batch_size", "at_epoch"]
-    times = times.astype(dict.fromkeys((time, *_QUARTILES, "at_epoch"), float))
-    times[ends] = times[_QUARTILES].mul(times["at_epoch"], axis=0)
-    combined = timing_repeats.one_row_per_configuration(times[[*keys, time, *ends]], keys)
-    frame = combined.sort_values(keys, kind="stable").assign(seed=0, status=records.FINISHED)
-    frame = frame.astype({"batch_size": int, "at_epoch": int})
-    return figure_rows.if_drawable(figure_rows.with_factors(frame, ["at_epoch", time, *ends]), spec)
+    times = times.sort_values(keys, kind="stable").assign(seed=0, status=records.FINISHED)
+    return figure_rows.if_drawable(figure_rows.with_factors(times, ["at_epoch", time, *ends]), spec)
 
 
 def draw(
@@ -158,22 +149,19 @@ def _with_drawn_ends(frame: pandas.DataFrame) -> pandas.DataFrame:
 
     Intervals of few seeds are left out. A mean without values of seeds becomes a point.
     """
-    few, ends = frame["seeds"] < MIN_SEEDS_FOR_INTERVAL, {}
+    few = frame["seeds"] < MIN_SEEDS_FOR_INTERVAL
     least, largest = np.array([value_range(outcome) for outcome in frame["outcome"]]).T
-    for name in deciding_outcome.MEAN_ENDS:
-        ends[name] = frame[name].clip(least, largest).mask(few)
+    ends = {name: frame[name].clip(least, largest).mask(few) for name in deciding_outcome.MEAN_ENDS}
     value, seed = frame["value"].fillna(frame["mean"]), frame["seed"].fillna(0)
     return frame.assign(**ends, value=value, seed=seed, status=records.FINISHED)
 
 
 def _outcome_content(group: Series) -> PanelContent:
-    row = group.frame.iloc[0]
-    outcome = row["outcome"]
-    title = label = tasks.column_words(outcome)
-    scale = Scale.AUTO
-    if outcome in COSTS:
-        title, label = "To the target", f"{outcome} to {deciding_outcome.target_words(row)}"
-        scale = Scale.LOG
+    row, scale = group.frame.iloc[0], Scale.AUTO
+    title = label = tasks.column_words(row["outcome"])
+    if row["outcome"] in COSTS:
+        title, scale = "To the target", Scale.LOG
+        label = f"{row['outcome']} to {deciding_outcome.target_words(row)}"
     heading = display.titled(display.capital(title), group.label)
     panel = Panel("value", title, display.lower(label), scale, ends=deciding_outcome.MEAN_ENDS)
     return PanelContent(panel, heading, [replace(group, label="")])
@@ -195,12 +183,13 @@ def _contents(frame: pandas.DataFrame, spec: specifications.Figure) -> tuple[Con
         ]
         return contents, min(4, len(contents))
     if spec.lines:
-        titled = [
-            (display.capital(group.label), _series_by_value(group, spec.lines)) for group in groups
-        ]
         contents = [
-            PanelContent(panel, title or panel.title, series)
-            for (title, series), panel in itertools.product(titled, panels)
+            PanelContent(
+                panel,
+                display.capital(group.label) or panel.title,
+                _series_by_value(group, spec.lines),
+            )
+            for group, panel in itertools.product(groups, panels)
         ]
         return contents, min(2, len(contents))
     parts = divide_series(groups)

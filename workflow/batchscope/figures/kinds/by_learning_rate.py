@@ -40,15 +40,9 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
     if not best_learning_rates.has_choice(runs):
         return runs.iloc[:0]
     loss = best_learning_rates.RUN_LOSS
-    names = [
-        *run_series.varying_factors(runs),
-        "learning_rate",
-        "batch_size",
-        "seed",
-        "status",
-        loss,
-    ]
-    frame = runs[list(dict.fromkeys(names))].reset_index(drop=True)
+    names = ("learning_rate", "batch_size", "seed", "status", loss)
+    names = dict.fromkeys([*run_series.varying_factors(runs), *names])
+    frame = runs[list(names)].reset_index(drop=True)
     frame[_RATE] = best_learning_rates.effective_rates(runs).to_numpy()
     for group in best_learning_rates.series_over_rates(runs.reset_index(drop=True)):
         choices = best_learning_rates.best_rates(group.frame)
@@ -70,10 +64,8 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
 
 
 def _draw_losses(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
-    (panel,), groups = (
-        spec.panels,
-        best_learning_rates.series_over_rates(frame)[: canvas.MAX_SERIES],
-    )
+    (panel,) = spec.panels
+    groups = best_learning_rates.series_over_rates(frame)[: canvas.MAX_SERIES]
     width = 4.8 if len(groups) == 1 else 3.5
     figure, grid = canvas.panels(len(groups), 0, width, 3.0, sharey=True)
     styles = canvas.size_styles(frame["batch_size"].unique())

@@ -55,11 +55,9 @@ def _with_target(
         compared = compared[compared["budget"].eq(TARGET) & is_loss]
     for group in run_series.split_series(frame.drop(columns=RATE, errors="ignore")):
         factors = {name: value for name, value in group.factors.items() if name in compared}
-        values = (
-            run_series.rows_with_factors(compared, factors).get("budget_value", target[:0]).unique()
-        )
-        if len(values) == 1:
-            target[group.frame.index] = float(values[0])
+        rows = run_series.rows_with_factors(compared, factors)
+        if len(rows) and rows["budget_value"].nunique() == 1:
+            target[group.frame.index] = float(rows["budget_value"].iloc[0])
     return frame.assign(target=target)
 
 

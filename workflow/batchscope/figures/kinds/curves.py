@@ -36,15 +36,8 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
     if table.empty:
         return table
     if spec.lines:
-        names = [
-            *run_series.varying_factors(table),
-            "batch_size",
-            "seed",
-            over,
-            spec.lines,
-            *spec.columns,
-        ]
-        names += [panel.column for panel in spec.panels]
+        names = [*run_series.varying_factors(table), "batch_size", "seed", over, spec.lines]
+        names += [*spec.columns, *(panel.column for panel in spec.panels)]
         return table[list(dict.fromkeys(names))].reset_index(drop=True)
     lines = table[table["kind"] == "line"]
     at_zero = lines[lines[over] == 0].drop_duplicates(["run", "index"])
@@ -133,9 +126,8 @@ def _draw_alignment(frame: pandas.DataFrame, spec: specifications.Figure) -> Fig
         for axes, place in zip(line, places, strict=True):
             at_place = figure_rows.finished(group.frame)
             at_place = at_place[at_place["place"] == place]
-            for size, size_rows in at_place[at_place["batch_size"].isin(styles)].groupby(
-                "batch_size"
-            ):
+            at_place = at_place[at_place["batch_size"].isin(styles)]
+            for size, size_rows in at_place.groupby("batch_size"):
                 table = size_rows.pivot_table(panel.column, "examples", "seed")
                 canvas.draw_curve(axes, table, {**_DOTS, **styles[size]})
                 random = size_rows.groupby("examples")["independent"].mean()

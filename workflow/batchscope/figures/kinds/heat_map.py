@@ -49,13 +49,14 @@ def _cells(series: Trainings, tables: FigureTables) -> Iterator[dict[str, Any]]:
     """Yield the cells of a series: costs to the target if they decide, or else losses."""
     outcome, compared = deciding_outcome.deciding_outcomes(tables.advice)[0], tables.comparisons
     compared = compared[compared["budget"].eq(TARGET) & compared["outcome"].eq(outcome)]
-    shared, cell_values = {"outcome": RUN_LOSS, **dict.fromkeys(TARGET_COLUMNS)}, None
     if len(compared):
         value, column = compared[["budget_value", "budget_column"]].iloc[0]
         column = "" if pandas.isna(column) else column
         shared = {"outcome": outcome, "target_column": column, "target_value": value}
         cell_values = series.cost_cube(Target(column, value), outcome)
-    cell_values = series.column(RUN_LOSS) if cell_values is None else cell_values
+    else:
+        shared = {"outcome": RUN_LOSS, **dict.fromkeys(TARGET_COLUMNS)}
+        cell_values = series.column(RUN_LOSS)
     advice = tables.advice.set_index("item")
     rates = advice.loc[["size"]].set_index("batch_size")["learning_rate"]
     recommended = advice["batch_size"].get("recommendation")
@@ -74,9 +75,9 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     columns = min(len(groups), 2)
     figure, grid = canvas.panels(len(groups), columns, width=5.0, height=1.1 + 0.3 * count)
     for axes, (key, cells) in zip(grid, groups, strict=True):
-        row, heading = cells.iloc[0], "Lowest validation loss"
-        if row["outcome"] in COSTS:
-            heading = f"{row['outcome']} to {deciding_outcome.target_words(row)}"
+        row = cells.iloc[0]
+        cost = f"{row['outcome']} to {deciding_outcome.target_words(row)}"
+        heading = cost if row["outcome"] in COSTS else "Lowest validation loss"
         series = factor_words.describe(dict(zip(factors, key, strict=True)))
         canvas.set_title(axes, display.titled(display.capital(heading), series))
         _draw_panel(axes, cells)
@@ -135,12 +136,10 @@ def _legend_entries(frame: pandas.DataFrame) -> list[tuple[Any, str]]:
         (Patch(facecolor=_BEST_TO_WORST(end), edgecolor=canvas.GRID), label)
         for end, label in ((0.0, "best"), (1.0, worst))
     ]
-    partial = frame["finite"].lt(frame["seeds"]) & frame["failed"].lt(frame["seeds"])
-    if partial.any():
+    partial = frame[frame["finite"].lt(frame["seeds"]) & frame["failed"].lt(frame["seeds"])]
+    if len(partial):
         reached = "reached" if frame["outcome"].isin(COSTS).any() else "ended"
-        entries.append(
-            (Patch(facecolor=_NO_MEAN), f"{_cell_text(frame[partial].iloc[0], 2)} {reached}")
-        )
+        entries.append((Patch(facecolor=_NO_MEAN), f"{_cell_text(partial.iloc[0], 2)} {reached}"))
     middle = _BEST_TO_WORST(0.5)
     entries += [
         (Patch(facecolor=middle, edgecolor=colour, linewidth=width), label)

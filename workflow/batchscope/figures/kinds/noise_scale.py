@@ -58,21 +58,22 @@ def _select_noise(tables: FigureTables, spec: specifications.Figure) -> pandas.D
     if _SCALE not in runs:
         return pandas.DataFrame()
     factors = [*run_series.varying_factors(runs), "batch_size", "seed", "status"]
-    run_rows = runs[list(dict.fromkeys([*figure_rows.RUN_KEYS, *factors, "epochs_run"]))]
-    epochs, parts = {AT_START: 0, AT_END: run_rows["epochs_run"]}, {}
-    for place, ending in noise_scales.COLUMN_SUFFIXES.items():
-        values = {name: runs[f"{name}{ending}"] for name in _COLUMNS}
-        parts[place] = run_rows.assign(place=place, epoch=epochs[place], **values)
-    if len(tables.at_epochs):
-        keys = list(figure_rows.RUN_KEYS)
-        early = tables.at_epochs[[*keys, "at_epoch", *_COLUMNS]]
-        early = run_rows.merge(early.rename(columns={"at_epoch": "epoch"}), on=keys)
-        # The weights after the last epoch are the end of the training.
-        parts[AT_EPOCH] = early[early["epoch"] < early["epochs_run"]].assign(place=AT_EPOCH)
+    keys = list(figure_rows.RUN_KEYS)
+    run_rows = runs[list(dict.fromkeys([*keys, *factors, "epochs_run"]))]
+    early = tables.at_epochs.reindex(columns=[*keys, "at_epoch", *_COLUMNS])
+    early = run_rows.merge(early.rename(columns={"at_epoch": "epoch"}), on=keys)
+    # The weights after the last epoch are the end of the training.
+    parts = {
+        AT_START: run_rows.assign(epoch=0),
+        AT_EPOCH: early[early["epoch"] < early["epochs_run"]],
+    }
+    parts[AT_END] = run_rows.assign(epoch=run_rows["epochs_run"])
+    for place, suffix in noise_scales.COLUMN_SUFFIXES.items():
+        parts[place] = parts[place].assign(**{name: runs[f"{name}{suffix}"] for name in _COLUMNS})
     sorted_parts = [
-        parts[place].astype({"epoch": float}).sort_values("epoch", kind="stable")
-        for place in (AT_START, AT_EPOCH, AT_END)
-        if place in parts
+        part.assign(place=place).astype({"epoch": float}).sort_values("epoch", kind="stable")
+        for place, part in parts.items()
+        if len(part)
     ]
     frame = pandas.concat(sorted_parts).reset_index(drop=True)
     frame = frame[[*factors, "place", "epoch", *_COLUMNS]]

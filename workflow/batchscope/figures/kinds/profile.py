@@ -6,7 +6,7 @@ The table of the specification decides: samples.csv has samples, profiles.csv ha
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas
@@ -16,7 +16,7 @@ from matplotlib.patches import Patch
 
 from batchscope.analysis import run_series
 from batchscope.core import display
-from batchscope.figures import FigureTables, canvas, timing_rows
+from batchscope.figures import FigureTables, canvas, figure_rows
 from batchscope.figures.kinds.sweep import set_axis_from_zero
 from batchscope.study import specifications
 
@@ -48,27 +48,19 @@ _MEMORY = {"memory_mb": _PROCESS, "gpu_memory_mb": _GPU}
 _LABELS = ("CPU of the whole machine", "CPU of the process, and its memory", "GPU, and its memory")
 
 
-class TracePhase(NamedTuple):
-    """A training with its start and its end in seconds."""
-
-    batch_size: int
-    start: float
-    stop: float
-
-
 def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
     """Return one row per series and sample, or per configuration and batch size.
 
     Speed and utilisation of a configuration were measured without the profiler.
     """
-    rows = timing_rows.usable_rows(getattr(tables, spec.table))
+    rows = figure_rows.usable_timings(getattr(tables, spec.table))
     if rows.empty:
         return rows
     columns = ["batch_size", "phase", "seconds", *_UTILISATION, *_MEMORY]
     if spec.table != _SAMPLES:
         rows = rows if rows["compute"].notna().any() else rows.iloc[:0]
         columns = [*_HEADING_FACTORS, "batch_size", "status", *_TIME_PARTS, "steps", *_NUMBERS]
-    columns = dict.fromkeys([*timing_rows.factor_columns(rows), *columns])
+    columns = dict.fromkeys(["machine", *run_series.varying_factors(rows), *columns])
     return rows[list(columns)].reset_index(drop=True)
 
 
@@ -81,7 +73,7 @@ def _draw_bars(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     numbers = [name for name in _NUMBERS if frame[name].notna().any()]
     factors = [*run_series.varying_factors(frame), *_HEADING_FACTORS]
     lines: list[str | pandas.Series] = []  # headings, and rows with a bar
-    for group in timing_rows.sweep_series(frame):
+    for group in figure_rows.sweep_series(frame):
         shared = [name for name in factors if group.frame[name].nunique() == 1]
         heading = run_series.describe({name: group.frame[name].iloc[0] for name in shared})
         lines += [display.capital(heading), *(row for _, row in group.frame.iterrows())]
@@ -134,7 +126,7 @@ def _write_number(axes: Axes, column: int, y: float, text: str) -> None:
 
 def _draw_samples(frame: pandas.DataFrame) -> Figure:
     """Return a panel of utilisation above a panel of memory for each series, over time."""
-    groups = timing_rows.sweep_series(frame)[:_MAX_SERIES]
+    groups = figure_rows.sweep_series(frame)[:_MAX_SERIES]
     figure = canvas.new_figure(8.8, 0.4 + sum(_PANEL_HEIGHTS) * len(groups))
     ratios = _PANEL_HEIGHTS * len(groups)
     grid = figure.subplots(2 * len(groups), 1, squeeze=False, height_ratios=ratios)[:, 0]
@@ -143,9 +135,9 @@ def _draw_samples(frame: pandas.DataFrame) -> Figure:
         rows = group.frame.sort_index().sort_values("seconds", kind="stable")
         trainings, seconds = training_phases(rows), rows["seconds"].to_numpy(float)
         for axes, columns in ((upper, _UTILISATION), (lower, _MEMORY)):
-            for phase in trainings:
+            for _, start, end in trainings:
                 shade = {"color": canvas.MUTED, "alpha": 0.15, "linewidth": 0, "zorder": 0}
-                axes.axvspan(phase.start, phase.stop, **shade)
+                axes.axvspan(start, end, **shade)
             measured = [name for name in columns if rows[name].notna().any()]
             for name in measured:
                 axes.plot(seconds, rows[name], drawstyle="steps-pre", **columns[name])
@@ -164,8 +156,8 @@ def _draw_samples(frame: pandas.DataFrame) -> Figure:
     return figure
 
 
-def training_phases(rows: pandas.DataFrame) -> list[TracePhase]:
-    """Return the trainings of a series of samples in order.
+def training_phases(rows: pandas.DataFrame) -> list[tuple[int, float, float]]:
+    """Return batch size, start and end of the trainings of a series of samples, in seconds.
 
     A sample represents the time since the previous one, so a training starts at the last sample
     before its own.
@@ -175,18 +167,18 @@ def training_phases(rows: pandas.DataFrame) -> list[TracePhase]:
     changes = rows["batch_size"].ne(rows["batch_size"].shift()).cumsum()
     trainings = rows[rows["batch_size"].notna()].groupby(changes)
     ends = trainings.agg({"batch_size": "first", "start": "first", "seconds": "last"})
-    return [TracePhase(int(size), start, stop) for size, start, stop in ends.to_numpy(float)]
+    return [(int(size), start, end) for size, start, end in ends.to_numpy(float)]
 
 
-def _label_trainings(axes: Axes, trainings: list[TracePhase], seconds: float) -> None:
+def _label_trainings(axes: Axes, trainings: list[tuple[int, float, float]], seconds: float) -> None:
     """Write the batch sizes above their trainings if there is room."""
     props = {"xycoords": axes.get_xaxis_transform(), "ha": "center", "fontsize": 8}
     last_end = -math.inf
-    for phase in trainings:
-        middle = (phase.start + phase.stop) / 2
-        room = _DIGIT_WIDTH * len(str(phase.batch_size)) / 2 * seconds / _TIME_AXIS_WIDTH
+    for size, start, end in trainings:
+        middle = (start + end) / 2
+        room = _DIGIT_WIDTH * len(str(size)) / 2 * seconds / _TIME_AXIS_WIDTH
         if middle - room > last_end:
             last_end = middle + room
-            canvas.annotate(axes, str(phase.batch_size), (middle, 1.0), (0, 3), **props)
+            canvas.annotate(axes, str(size), (middle, 1.0), (0, 3), **props)
     left = {"xycoords": "axes fraction", "ha": "right", "fontsize": 8}
     canvas.annotate(axes, "batch size", (0.0, 1.0), (-4, 3), **left)

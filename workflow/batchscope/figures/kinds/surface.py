@@ -43,16 +43,8 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
         surfaces = surfaces[surfaces["batch_size"].isin([sizes[0], sizes[-1]])]
     if len(figure_rows.labelled_parts(surfaces, "seed")) > _MAX_ROWS:
         surfaces = surfaces[surfaces["seed"] == surfaces["seed"].min()]
-    columns = [
-        *run_series.varying_factors(surfaces),
-        "batch_size",
-        "seed",
-        "index",
-        "a",
-        "b",
-        "loss",
-    ]
-    return surfaces[columns].reset_index(drop=True)
+    columns = [*run_series.varying_factors(surfaces), "batch_size", "seed"]
+    return surfaces[[*columns, "index", "a", "b", "loss"]].reset_index(drop=True)
 
 
 def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:

@@ -20,7 +20,7 @@ from batchscope.analysis import run_series, step_cost
 from batchscope.analysis.intervals import SUFFIXES
 from batchscope.core import display
 from batchscope.figures import FigureTables, canvas
-from batchscope.figures.timing_rows import constant_value, factor_columns, sweep_series, usable_rows
+from batchscope.figures.figure_rows import constant_value, sweep_series, usable_timings
 from batchscope.store import records
 from batchscope.study import run_factors, specifications
 from batchscope.study.specifications import Panel, Scale
@@ -64,23 +64,18 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
     """Return one row per series and batch size, with the columns of its sweep."""
     if spec.table == _SEARCHES:
         return _select_searches(tables, spec)
-    rows = usable_rows(getattr(tables, spec.table))
+    rows = usable_timings(getattr(tables, spec.table))
     if rows.empty:
         return rows
-    names = [*factor_columns(rows), "batch_size", "status"]
-    names += [
-        f"{panel.column}{end}"
-        for panel in spec.panels
-        for end in (*QUARTILE_SUFFIXES, *SUFFIXES[1:])
-    ]
+    keys = ["machine", "sweep"]
+    names = ["machine", *run_series.varying_factors(rows), "batch_size", "status"]
+    for panel in spec.panels:
+        names += [f"{panel.column}{end}" for end in (*QUARTILE_SUFFIXES, *SUFFIXES[1:])]
     names = list(dict.fromkeys([*names, *spec.columns]))
-    rows = rows.astype({"machine": str, "sweep": str, "batch_size": int})
     sweep_columns = [name for name in names if name in tables.sweeps and name not in rows]
     if sweep_columns and len(tables.sweeps):
-        sweep_rows = tables.sweeps[["machine", "sweep", *sweep_columns]]
-        sweep_rows = sweep_rows.astype({"machine": str, "sweep": str})
-        rows = rows.merge(sweep_rows, "left", on=["machine", "sweep"])
-    frame = rows[[name for name in names if name in rows]]
+        rows = rows.merge(tables.sweeps[[*keys, *sweep_columns]], "left", on=keys)
+    frame = rows[[name for name in names if name in rows]].astype({"batch_size": int})
     return frame if _drawn_panels(frame, spec.panels) else frame.iloc[:0]
 
 
@@ -89,7 +84,7 @@ def _select_searches(tables: FigureTables, spec: specifications.Figure) -> panda
     tries = getattr(tables, spec.table).reset_index(drop=True)
     if tries.empty:
         return tries
-    names = [*factor_columns(tries), "batch_size", "outcome", "peak_mb", *spec.columns]
+    names = ["machine", *run_series.varying_factors(tries), "batch_size", "outcome", "peak_mb"]
     # All loops of a configuration have the same search, since memory does not depend on the loop.
     keys = ["machine", *run_factors.FACTORS, "dataset_digest", "model_digest"]
     keys = [name for name in keys if name in tries and name != "batch_size"]
@@ -98,18 +93,18 @@ def _select_searches(tables: FigureTables, spec: specifications.Figure) -> panda
     # As objects, since the two tables may have different types of a column.
     results = results[[*keys, *columns]].astype(dict.fromkeys(keys, object))
     results = tries[keys].astype(object).merge(results, "left", on=keys)[columns]
-    return pandas.concat([tries[list(dict.fromkeys(names))], results], axis=1)
+    columns = dict.fromkeys([*names, *spec.columns])
+    return pandas.concat([tries[list(columns)], results], axis=1)
 
 
 def _drawn_panels(frame: pandas.DataFrame, panels: Sequence[Panel]) -> list[Panel]:
     """Return the panels with a value other than 0; a column of sweeps needs two values."""
     drawn_panels = []
-    for panel in panels:
-        if panel.column in frame:
-            values = _finite_rows(frame, panel.column)[panel.column]
-            least = 1 if panel.column in _SWEEP_COLUMNS else 0
-            if values.nunique() > least and (values != 0).any():
-                drawn_panels.append(panel)
+    for panel in (panel for panel in panels if panel.column in frame):
+        values = _finite_rows(frame, panel.column)[panel.column]
+        least = 1 if panel.column in _SWEEP_COLUMNS else 0
+        if values.nunique() > least and (values != 0).any():
+            drawn_panels.append(panel)
     return drawn_panels
 
 

@@ -21,14 +21,13 @@ from batchscope.analysis import (
     critical_batch_size,
     fastest_batch_size,
     intervals,
-    noise_scales,
     run_series,
     to_target_tables,
 )
 from batchscope.figures import FigureTables, canvas, deciding_outcome
 from batchscope.study import specifications
 
-_CRITICAL, _FASTEST, _NOISE, _HALF = "#D55E00", "#009E73", "#CC79A7", "#E69F00"
+_CRITICAL, _FASTEST, _HALF = "#D55E00", "#009E73", "#E69F00"
 _PERFECT = "#0072B2"
 _SEED = {"color": canvas.MUTED, "marker": ".", "markersize": 6, "linestyle": "none"}
 _MEAN = {"color": canvas.INK, "marker": "s", "markersize": 5, "linestyle": "none"}
@@ -39,11 +38,7 @@ _MIN_SIZE, _MAX_SIZE = 1e-9, 1e12  # All axes end between these batch sizes.
 _CRITICAL_MARK = ("critical_batch_size", "critical batch size", _CRITICAL, "D")
 # Axis -> column, label, colour and marker of the batch sizes with intervals below the curve.
 _MARKS = {
-    "updates": (
-        _CRITICAL_MARK,
-        ("noise_scale_start", "noise scale, start", _NOISE, "o"),
-        ("noise_scale_end", "noise scale, end", _NOISE, "s"),
-    ),
+    "updates": (_CRITICAL_MARK,),
     "examples": (_CRITICAL_MARK,),
     "seconds": (
         ("fastest_batch_size", "fastest batch size", _FASTEST, "D"),
@@ -68,10 +63,8 @@ class ScalingRows(NamedTuple):
 
     def costs(self, axis: str) -> pandas.DataFrame:
         """Return a table of costs by size and seed, infinite if the target was not reached."""
-        values = self.rows[axis].astype(float).mask(self.rows["reached"] == 0, math.inf)
-        return self.rows.assign(cost=values).pivot(
-            index="batch_size", columns="seed", values="cost"
-        )
+        costs = self.rows[axis].astype(float).mask(self.rows["reached"] == 0, math.inf)
+        return self.rows.assign(cost=costs).pivot(index="batch_size", columns="seed", values="cost")
 
     def means(self, axis: str) -> list[intervals.Interval]:
         """Return the geometric mean of each size, NaN if a seed did not reach the target.
@@ -90,14 +83,7 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
     """Return one row per series, target, batch size and seed, with the columns of the fits."""
     frame = to_target_tables.with_fits(tables.critical_batch_size, tables.to_target)
     axes = [panel.column for panel in spec.panels]
-    if frame.empty or not frame[axes].notna().any(axis=None):
-        return frame.iloc[:0]
-    if "updates" in axes:
-        parts = (
-            noise_scales.with_noise_scale(scaling.rows, tables.runs) for scaling in _scalings(frame)
-        )
-        frame = pandas.concat(parts)
-    return frame
+    return frame if frame[axes].notna().any(axis=None) else frame.iloc[:0]
 
 
 def _scalings(frame: pandas.DataFrame) -> list[ScalingRows]:
@@ -164,9 +150,8 @@ def _draw_panel(axes: Axes, scaling: ScalingRows, axis: str) -> Entries:
         entries["fit"] = _CURVE
     bottom, top = axes.get_ylim()
     canvas.set_log_labels(axes.yaxis, top / bottom)
-    left, right = axes.get_xlim()
     for label, colour, *ends in _shades(scaling, axis):
-        low, high = np.clip(np.log2(ends), left, right)
+        low, high = np.clip(np.log2(ends), *axes.get_xlim())
         if high > low:
             shade = {"color": colour, "alpha": 0.12, "linewidth": 0}
             axes.axvspan(low, high, zorder=0, **shade)
@@ -178,9 +163,8 @@ def _curve(scaling: ScalingRows, axis: str) -> tuple[np.ndarray, np.ndarray] | N
     """Return the fitted updates or examples, or the closed form of the seconds."""
     sizes, is_time = scaling.batch_sizes, axis == "seconds"
     if not is_time:  # The fit uses only sizes with all seeds at the target.
-        sizes = [
-            *compress(sizes, fastest_batch_size.is_usable(scaling.costs("updates").to_numpy()))
-        ]
+        is_usable = fastest_batch_size.is_usable(scaling.costs("updates").to_numpy())
+        sizes = list(compress(sizes, is_usable))
     fitted = scaling.value("fastest_batch_size" if is_time else _UPDATES[0])
     if len(sizes) < 3 or math.isnan(fitted):
         return None
@@ -212,9 +196,8 @@ def _draw_marks(axes: Axes, scaling: ScalingRows, axis: str) -> Entries:
     """Draw fitted batch sizes with their intervals below the curve; an open end is an arrow."""
     marks = []
     for column, *mark in _MARKS[axis]:
-        if column in scaling.rows:
-            ends = [scaling.value(f"{column}{end}") for end in intervals.SUFFIXES]
-            marks += [(*mark, *ends)] if np.isfinite(ends).any() else []
+        ends = [scaling.value(f"{column}{end}") for end in intervals.SUFFIXES]
+        marks += [(*mark, *ends)] if np.isfinite(ends).any() else []
     bottom, top = np.log(axes.get_ylim())
     step = 0.075 * (top - bottom)
     axes.set_ylim(math.exp(bottom - step * len(marks)), math.exp(top))

@@ -26,16 +26,11 @@ FACTORS = {
 }
 POWERS = (1, 2, 4, 8, 16, 32, 64)
 DENSE = tuple(range(1, 67))
-SPARSE = (1, 2, 4, 8, 12, 15, 16, 17, 18, 24, 31, 32, 33, 34, 48, 64, 66)
 LOOPS = ("graph", "eager", "function", "fit", "fit_steps")
 
 
 def line(a, b):
     return lambda size: a + b * size
-
-
-def stairs(a, b, q):
-    return lambda size: a + b * q * math.ceil(size / q)
 
 
 def sweep(sizes=POWERS, time=None, machine="laptop", lost=(), disturbed=(), **other):
