@@ -23,10 +23,10 @@ rule all:
 rule data:
     """The data sets of the study."""
     input:
-        targets.data(STUDY),
+        targets.data_targets(STUDY),
 
 
 rule runs:
     """The runs of the study."""
     input:
-        targets.runs(STUDY),
+        targets.run_targets(STUDY),

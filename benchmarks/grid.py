@@ -83,7 +83,7 @@ def main(path, cores):
     for path, job in times.items():
         subject = names.configuration(names.timing_name(study.runs[job.runs[0]]))
         timed = timing_job.TimingJob(RESULTS, subject, output=path)
-        timing_job.write(job.measure, timed, study.machine, path.stem)
+        timing_job.time_and_write(job.measure, timed, study.machine, path.stem)
 
 
 if __name__ == "__main__":

@@ -123,8 +123,8 @@ def our_loop(
     """Return an epoch of training by our loop; each call is the next one."""
     from batchscope.training import step_loop
 
-    batches = step_loop.Batches(batch_size, micro_batch=micro_batch)
-    loop = step_loop.StepLoop(model, optimizer, examples, batches)
+    settings = step_loop.UpdateSettings(batch_size, micro_batch=micro_batch)
+    loop = step_loop.StepLoop(model, optimizer, examples, settings)
     epoch, count = iter(range(10**9)), len(examples.labels)
 
     def block() -> None:

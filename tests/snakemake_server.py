@@ -131,7 +131,7 @@ def import_libraries() -> None:
     sys.path.insert(0, str(CODE))
     from batchscope.host import tensorflow_start
 
-    tensorflow_start.load()
+    tensorflow_start.import_keras()
     for library in LIBRARIES:
         importlib.import_module(library)
     for module in [name for name in sys.modules if name.split(".")[0] == "batchscope"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 
@@ -120,6 +121,15 @@ def verdicts(found):
 )
 def test_a_rate_does_as_well_where_it_is_within_the_margin(lost, verdict):
     assert verdicts(series(*trained(lost=lost))) == {0.1: "within", 0.3: verdict}
+
+
+def test_a_rate_that_left_the_race_is_worse():
+    """It was shown to be worse with more seeds, or by its time to the target."""
+    found = series(*trained((0.1, 0.3, 1.0)))
+    race = [(16, 0.3, "left"), (16, 1.0, "in_race"), (32, 1.0, "left")]
+    race = pandas.DataFrame(race, columns=["batch_size", "learning_rate", "status"])
+    found = dataclasses.replace(found, tables=found.tables._replace(race=race))
+    assert verdicts(found) == {0.1: "within", 0.3: "beyond", 1.0: "within"}
 
 
 def test_a_rate_whose_runs_fail_is_not_testable():

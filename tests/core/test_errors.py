@@ -167,7 +167,7 @@ def test_a_damaged_file_is_named_with_its_fix(whole, kind, damage):
 @pytest.mark.parametrize("delete", [None, "."])
 def test_a_missing_file_is_named_with_the_path_to_delete(tmp_path, delete):
     with pytest.raises(UserError, match=r"a\.csv: missing; ") as raised:
-        disk.read_csv(tmp_path / "a.csv", path_to_delete=delete and tmp_path)
+        disk.read_csv_text(tmp_path / "a.csv", path_to_delete=delete and tmp_path)
     assert (f"delete {tmp_path} and" in str(raised.value)) == bool(delete)
 
 

@@ -89,7 +89,7 @@ def test_names_above_numbers_are_names_if_words_are_features(tmp_path):
 def test_separator_and_decimal_are_detected(decimal, separator, keys, tmp_path):
     lines = table().replace(",", separator).replace(".", decimal)
     definition = csv(tmp_path, lines, **keys)
-    assert table_file.dialect(tmp_path / "own.csv") == keys
+    assert table_file.find_dialect(tmp_path / "own.csv") == keys
     request = Request("", definition, tmp_path, tmp_path)
     assert dataset_definitions.read(definition).read(request).images.to_numpy() == pytest.approx(
         ROWS

@@ -80,10 +80,12 @@ def test_a_panel_that_repeats_another_is_left_out():
     figure = figures.FIGURES["time"]
     columns = {"seconds_per_epoch": VALUES, "train_seconds": 40 * VALUES, "epochs_run": [40] * 3}
     frame = runs_of(seeds=(0,), **columns).assign(epochs=40, patience=0, target_train_loss=0.0)
-    panels = [panel.column for panel in figure_rows.panels(frame, figure)]
+    panels = [panel.column for panel in figure_rows.panels_with_values(frame, figure)]
     assert panels == ["seconds_per_epoch", "train_seconds"]
     one = frame.assign(epochs=1, epochs_run=1, train_seconds=frame["seconds_per_epoch"])
-    assert [panel.column for panel in figure_rows.panels(one, figure)] == ["seconds_per_epoch"]
+    assert [panel.column for panel in figure_rows.panels_with_values(one, figure)] == [
+        "seconds_per_epoch"
+    ]
 
 
 def test_trainings_that_did_not_stop_early_are_lower_bounds():

@@ -8,6 +8,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.patches import Rectangle
 
 from batchscope import figures
+from batchscope.figures import deciding_outcome
 from batchscope.figures.kinds import heat_map
 from batchscope.study.decision_columns import ADVICE, COMPARISONS
 from drawing import drawn, legend, texts, titles
@@ -53,6 +54,16 @@ def tables(cost=COST, target=True):
         advice=pandas.DataFrame(advice, columns=[*ADVICE]).assign(**SERIES),
         comparisons=pandas.DataFrame([compared], columns=[*COMPARISONS]).assign(**SERIES),
     )
+
+
+@pytest.mark.parametrize(
+    ("target", "title"), [(True, "Examples to validation loss 0.2"), (False, "Lowest validation")]
+)
+def test_the_title_names_the_outcome_of_the_cells(target, title):
+    frame = heat_map.select(tables(target=target), RATE_MAP)
+    assert deciding_outcome.with_title(RATE_MAP, frame).title.startswith(title)
+    mixed = pandas.concat([frame, frame.assign(outcome="seconds")])
+    assert not deciding_outcome.with_title(RATE_MAP, mixed).title.startswith(title)
 
 
 def test_a_cell_is_the_mean_cost_of_its_seeds_or_counts_those_that_reached_the_target():

@@ -16,7 +16,7 @@ from batchscope.study import tasks
 from batchscope.study.names import parse_run
 from batchscope.study.registry import MEASURES
 from batchscope.training import optimizers
-from batchscope.training.step_loop import Batches, StepLoop, Totals
+from batchscope.training.step_loop import StepLoop, Totals, UpdateSettings
 from digit_runs import run_name
 
 SETTINGS = {"factors": (2, 4), "evaluations": 2, "window": 24}
@@ -29,13 +29,18 @@ def stem(images, targets, truth, **factors):
     model.set_weights([np.zeros((images.shape[1], 1), np.float32)])
     task_info = TaskInfo(tasks.REGRESSION, deviations=(1.0,))
     examples = Examples(images, targets[:, None], 1.0, task_info)
-    batches, optimizer = Batches(factors["batch_size"]), optimizers.make_optimizer(factors)
-    loop = StepLoop(model, optimizer, examples, batches)
+    settings, optimizer = UpdateSettings(factors["batch_size"]), optimizers.make_optimizer(factors)
+    loop = StepLoop(model, optimizer, examples, settings)
 
     def evaluate():
         return float(np.sum((model.get_weights()[0][:, 0] - truth) ** 2)), {}
 
-    training = {"factors": factors, "model": model, "optimizer": optimizer, "batches": batches}
+    training = {
+        "factors": factors,
+        "model": model,
+        "optimizer": optimizer,
+        "update_settings": settings,
+    }
     validation_loss = SimpleNamespace(evaluate=evaluate)
     return SimpleNamespace(training_set=examples, validation_loss=validation_loss, **training), loop
 

@@ -117,6 +117,10 @@ def more_advice(*rows, **head) -> pandas.DataFrame:
     return pandas.concat([_advice(**head), pandas.DataFrame(rows).assign(**SERIES)])
 
 
+def sentence(macro: str, card: dict[str, Any]) -> str:
+    return str(getattr(page._environment().get_template("decision.txt.j2").module, macro)(card))
+
+
 def terminal(*cards, guess=None) -> str:
     schedules = {"gap": {"ramps": [], "local_critical": []}}
     return page.render("advice.txt.j2", cards=cards, schedules=schedules, guess=guess)
@@ -146,6 +150,40 @@ def test_a_card_says_how_to_train_and_which_results_to_expect(study):
     assert (stop["shown"], stop["early"], stop["patience"]) == ("7.5 (6 to 9)", True, 3)
     assert "epochs=40," in card["code"][-1] and "callbacks=[stop]" in card["code"][-1]
     assert "Learning rate 0.1: as good: 0.3; failed: 1; worse: 0.05\n" in terminal(card)
+
+
+def test_the_patience_is_the_one_of_the_runs(study):
+    """They stopped early, so their own patience is at least as long as what they needed."""
+    card = card_of(study, runs=_tables().runs.assign(optimizer="sgd", patience=5))
+    assert card["stop"]["patience"] == 5 and "patience 5" in sentence("stop", card["stop"])
+    assert "patience=5" in "".join(card["code"])
+
+
+def test_sizes_do_equally_well_only_within_every_margin(study):
+    compared = _comparisons()
+    assert "16 and 32" not in sentence("headline", card_of(study))
+    assert card_of(study)["others"] == [32]
+    open_time = compared["outcome"].eq("seconds") & compared["batch_size"].eq(32)
+    compared.loc[open_time, ["estimate", "low", "high", "verdict"]] = [1.02, 1.0, 1.05, "within"]
+    assert "16 and 32" in sentence("headline", card_of(study, comparisons=compared))
+
+
+def test_a_grade_names_what_it_lacks(study):
+    """Seeds come first. Without a failed check the open sizes are the reason."""
+    assert sentence("grade_reasons", card_of(study)).startswith("6 of 9 seeds, ")
+    interim = {"item": "check", "name": "interim", "passed": 0, "estimate": 6, "bound": 28}
+    card = card_of(study, advice=more_advice(interim))
+    assert "6 of 28" in sentence("grade_reasons", card)
+    assert "6 of 9" not in sentence("grade_reasons", card)
+    advice = _advice()
+    card = card_of(study, advice=advice[advice["item"] != "check"])
+    assert sentence("grade_reasons", card).endswith(" 32")
+    assert sentence("grade_reasons", card_of(study, advice=_advice(grade="solid"))) == ""
+
+
+def test_the_margins_of_the_verdicts_are_told(study):
+    margins = sentence("margins", card_of(study))
+    assert "2 points in test accuracy" in margins and "10 % in time" in margins
 
 
 def test_a_loss_that_still_falls_stops_no_training(study):
@@ -187,6 +225,7 @@ def test_checks_that_fail_come_first_and_suggestions_are_lines_of_the_study(stud
     longer, data = card["suggestions"]
     assert longer["lines"] == ["set: {epochs: 20}"] and longer["cost"] == "3 min"
     assert data["lines"] == [] and data["listed"] == "2401"
+    assert "experiments.gap: set: {epochs: 20}" in terminal(card)
 
 
 def test_timings_that_are_disturbed_at_all_sizes_name_no_single_size(study):

@@ -122,6 +122,44 @@ def test_the_answer_is_of_the_outcomes_that_the_question_is_about(whole, changes
     assert {outcome.partition("_")[0] for outcome in answer} == expected
 
 
+def with_measures(results, *names, runs=None):
+    experiment = results.experiment
+    measure = [replace(experiment.keys.measure[0], name=name, settings={}) for name in names]
+    keys = experiment.keys.model_copy(update={"measure": measure, "figures": ()})
+    runs = experiment.runs if runs is None else runs
+    return results._replace(experiment=replace(experiment, keys=keys, runs=runs))
+
+
+def test_a_measure_without_a_trend_has_no_answer_of_another_outcome(whole):
+    _, inputs = whole
+    results = with_measures(inputs.experiments["gap"], "noise_scale")
+    assert experiment_section.build(results, [])["answer"] == []
+
+
+def test_several_rates_of_a_batch_size_have_no_answer(whole):
+    _, inputs = whole
+    results = with_measures(inputs.experiments["gap"], "evaluate")
+    assert experiment_section.build(results, [])["answer"]
+    runs = results.experiment.runs
+    runs = runs | {f"{name}2": {**run, "learning_rate": 2.0} for name, run in runs.items()}
+    results = with_measures(results, "evaluate", runs=runs)
+    assert experiment_section.build(results, [])["answer"] == []
+
+
+def test_noise_scales_are_those_of_each_batch_size_after_the_training():
+    runs = [
+        {"batch_size": size, "seed": seed, "status": "finished", "gradient_norm_squared": norm}
+        | {"gradient_variance": 300 + norm}
+        for size, smallest in ((16, 9), (256, 0.5))  # the second mean may be zero
+        for seed, norm in enumerate((smallest, smallest + 1, smallest + 2))
+    ]
+    rows = experiment_section.final_noise_scales(pandas.DataFrame(runs))
+    first, second = ((row["batch_size"], row["shown"]) for row in rows)
+    assert first[0] == 16 and first[1].startswith("31.0 [")
+    assert second[0] == 256 and second[1].startswith("at least ")
+    assert experiment_section.final_noise_scales(pandas.DataFrame()) == []
+
+
 def test_outcomes_are_named_by_their_change():
     outcomes = trends_of(trend("sharpness_full_0.001", (0.1, 0.2)), trend("weight_distance"))
     assert trend_rows.outcomes_by_change(outcomes) == [
@@ -171,7 +209,7 @@ RACE = [
 
 def test_rates_that_left_are_listed():
     built = experiment_section.rates_that_left(pandas.DataFrame(RACE))
-    assert (built["racing"], built["tried"]) == (1, 3)
+    assert (len(built["rows"]), built["tried"]) == (2, 3)
     template = '{% import "race.html.j2" as races %}{{ races.race(race, "<title>") }}'
     text = page._environment().from_string(template).render(race=built, explanations={})
     assert all(number in text for number in ("1.5", "1.2", "1.9")) and "<title>" not in text

@@ -44,13 +44,19 @@ def add_study(results, name, *changes):
         disk.write_rows(folder / "claims.csv", list(CLAIM), rows)
     advice = {"item": "recommendation", "batch_size": 32, "learning_rate": 0.4, "grade": "solid"}
     disk.write_rows(folder / "gap" / "advice.csv", list(advice), [advice])
+    runs = [{"run": run, "contended_seconds": 20.5} for run in ("a", "b")]
+    for experiment in ("gap", "shares_runs"):
+        disk.write_rows(folder / experiment / "runs.csv", list(runs[0]), runs)
 
 
 @pytest.fixture
 def results(tmp_path):
     machine = {"cpu": "Some CPU", "usable_cores": 2, "memory_gb": 23.5, "gpu": []}
     record = {"machine": machine, "versions": {"python": "3.11"}}
-    disk.write_json(tmp_path / "runs" / "a" / "record.json", record)
+    other = {**record, "machine": {**machine, "cpu": "CPU of another study"}}
+    for run in ("a", "b"):
+        disk.write_json(tmp_path / "runs" / run / "record.json", record)
+    disk.write_json(tmp_path / "runs" / "a_first" / "record.json", other)
     return tmp_path
 
 
@@ -79,7 +85,7 @@ def test_a_document_has_counts_a_picture_and_a_table_of_claims(results):
     assert "## A \\| B &lt;2020&gt;, reduced form" in page
     assert "Accuracy, gap. Mean &lt;b&gt;value&lt;/b&gt;." in page
     command = "`snakemake --cores all --configfile studies/own.yaml --config scale=reduced`"
-    machine = "Some CPU, 2 cores, 24 GB of memory, no GPU, python 3.11"
+    machine = "Some CPU, 2 cores, 24 GB of memory, no GPU, python 3.11: 2 runs, 41 s of training."
     assert lines(page, "Of 3 claims, 1 is", command, machine)
     (line,) = lines(page, "| Supported |")
     claim, _, interval, run = line.replace("\\|", "").strip("| ").split(" | ")
@@ -87,6 +93,19 @@ def test_a_document_has_counts_a_picture_and_a_table_of_claims(results):
     assert interval.startswith("−0.020 \\[−0.030, −0.010\\]") and run == "gap, 6 seeds"
     assert lines(page, "| Not resolved |", "| gap, 6 seeds; needed: about 21 seeds")
     assert lines(page, "| GPUs idle. (figure 1) | Not testable here |  | gap; missing: a GPU |")
+
+
+def test_a_study_that_trains_nothing_has_the_machine_of_its_timings(results):
+    add_study(results, "timed")
+    timing = disk.read_json(results / "runs" / "a" / "record.json")
+    timing["machine"]["cpu"] = "Timed CPU"
+    disk.write_json(results / "timing" / "local" / "sweep" / "throughput" / "a.json", timing)
+    experiment = results / "studies" / "timed" / "gap"
+    for path in experiment.parent.glob("*/runs.csv"):
+        path.unlink()
+    disk.write_rows(experiment / "throughput.csv", ("sweep",), [{"sweep": "sweep"}])
+    page, _ = write(results)
+    assert lines(page, "with Timed CPU, 2 cores", "python 3.11.") and " runs" not in page
 
 
 def test_documents_with_the_largest_contradicted_share_come_first(results):

@@ -100,8 +100,8 @@ def test_a_partial_report_follows_the_logs_that_it_quotes(tmp_path, monkeypatch)
         Path(log).parent.mkdir(parents=True, exist_ok=True)
         Path(log).touch()
     small_study.finish_run("results", small)
-    assert inputs.quoted_logs(study) == []
-    assert inputs.quoted_logs(dataclasses.replace(study, partial=True)) == logs
+    assert inputs.logs_of_missing_results(study) == []
+    assert inputs.logs_of_missing_results(dataclasses.replace(study, partial=True)) == logs
 
 
 def test_timing_jobs_take_turns_before_all_else():
@@ -130,7 +130,7 @@ def whole(tmp_path, monkeypatch):
     """A study with every file, all of them empty."""
     monkeypatch.chdir(tmp_path)
     study = made(measure=["evaluate", "time_epoch", "landscape"])
-    for path in [*rule_targets.data(study), *every_file(study)]:
+    for path in [*rule_targets.data_targets(study), *every_file(study)]:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).touch()
     return dataclasses.replace(study)
@@ -162,7 +162,7 @@ def test_neither_a_partial_report_nor_one_that_lacks_a_gpu_asks_for_records(whol
 
 def test_deleted_data_are_an_error_that_names_the_command(whole):
     """Snakemake would train again, or skip what else is missing."""
-    record, *arrays = rule_targets.data(whole)
+    record, *arrays = rule_targets.data_targets(whole)
     for deleted in ([record], arrays[:1], [record, *arrays]):
         for path in deleted:
             Path(path).unlink()
@@ -175,7 +175,7 @@ def test_deleted_data_are_an_error_that_names_the_command(whole):
         Path(path).unlink(missing_ok=True)
     # Nothing was made of them yet. All missing records are behind complete.txt.
     assert {record, *_last_files(whole)} < targets(whole)
-    assert rule_targets.runs(whole)[0] not in targets(whole)
+    assert rule_targets.run_targets(whole)[0] not in targets(whole)
 
 
 def test_a_path_that_snakemake_misreads_is_refused():
@@ -183,7 +183,7 @@ def test_a_path_that_snakemake_misreads_is_refused():
     for path in ("a{b/model.py", "a<b>/model.py"):
         with pytest.raises(SystemExit, match=path):
             inputs.checked_path(path)
-    assert inputs.environment("/a{b}") == "/a{{b}}/envs/batchscope.yaml"
+    assert inputs.environment_file("/a{b}") == "/a{{b}}/envs/batchscope.yaml"
 
 
 def test_the_end_of_a_call_is_about_its_report(whole):

@@ -72,8 +72,8 @@ def test_a_claim_is_read_with_values_of_factors():
 
 def test_a_claim_needs_the_table_of_its_experiment():
     called = CalledStudy(planner.make(study(FALLS)), "config.yaml", "full", False)
-    assert inputs.claims(called) == ["results/studies/claims/claims.csv"]
-    assert inputs.tables_of_claims(called) == ["results/studies/claims/gap/runs.csv"]
+    assert inputs.claims_table(called) == ["results/studies/claims/claims.csv"]
+    assert inputs.tables_behind_claims(called) == ["results/studies/claims/gap/runs.csv"]
 
 
 def test_every_table_that_a_claim_may_be_of_has_its_columns():

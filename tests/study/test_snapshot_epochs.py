@@ -9,8 +9,8 @@ from batchscope.study import snapshot_epochs
     ("epochs", "kept"),
     [(1, (1,)), (7, (1, 2, 3, 4, 5, 7)), (40, (1, 2, 3, 4, 5, 8, 16, 32, 40))],
 )
-def test_kept_epochs(epochs, kept):
-    assert snapshot_epochs.kept_epochs(epochs) == kept
+def test_possible_epochs_of_run(epochs, kept):
+    assert snapshot_epochs.possible_epochs_of_run(epochs) == kept
 
 
 @pytest.mark.parametrize(
@@ -22,9 +22,9 @@ def test_the_middle_is_the_nearest_epoch_that_is_no_end(epochs_run, epoch):
 
 
 def test_only_epochs_that_a_measure_reads_are_kept():
-    for over in (False, True):
-        assert snapshot_epochs.epochs_to_keep((), 8, over=over) == set()
-    assert snapshot_epochs.epochs_to_keep((2, 7), 5, over=False) == {2}
+    for has_ended in (False, True):
+        assert snapshot_epochs.epochs_to_keep((), 8, has_ended=has_ended) == set()
+    assert snapshot_epochs.epochs_to_keep((2, 7), 5, has_ended=False) == {2}
     assert snapshot_epochs.weights_name(3, 10) == "epochs/3"
     assert snapshot_epochs.weights_name(10, 10) == "final"
 
@@ -34,10 +34,10 @@ def test_the_middle_of_every_end_was_kept_until_then(last):
     """A training learns its end when it comes: what it drops before is no later middle."""
     kept: set[int] = set()
     for epoch in range(1, last + 1):
-        wanted = snapshot_epochs.epochs_to_keep((snapshot_epochs.MIDDLE,), epoch, over=False)
+        wanted = snapshot_epochs.epochs_to_keep((snapshot_epochs.MIDDLE,), epoch, has_ended=False)
         kept = {each for each in (*kept, epoch) if each in wanted}
         assert len(kept) <= 4
-    wanted = snapshot_epochs.epochs_to_keep((snapshot_epochs.MIDDLE,), last, over=True)
+    wanted = snapshot_epochs.epochs_to_keep((snapshot_epochs.MIDDLE,), last, has_ended=True)
     assert wanted <= kept
     assert wanted == ({snapshot_epochs.middle_epoch(last)} - {None})
 

@@ -96,7 +96,7 @@ def test_the_limit_is_of_the_devices_memory(device, limit_mb, allowed_mb, record
         )
         return Try(size, attempts.FITS)
 
-    monkeypatch.setattr(attempts, "attempt", attempt)
+    monkeypatch.setattr(attempts, "try_in_child", attempt)
     monkeypatch.setattr(attempts, "free_memory_mb", lambda: 900)
     sweep = names.Sweep({**FACTORS, "device": device})
     settings = {"limit_mb": limit_mb, "most": 1, "resolution": 0}
@@ -111,10 +111,10 @@ def script(code: str, *arguments: str) -> list[str]:
 def test_a_child_that_replies():
     reply = json.dumps({"outcome": "fits", "peak_mb": 321.5, "message": ""})
     command = script(f"import sys; open(sys.argv[-1], 'w').write({reply!r})")
-    done = attempts.attempt(command, 8, ROOMY)
+    done = attempts.try_in_child(command, 8, ROOMY)
     assert (done.batch_size, done.outcome, done.message, done.peak_mb) == (8, "fits", "", 321.5)
     # A peak that the parent did not see.
-    done = attempts.attempt(command, 8, SMALL)
+    done = attempts.try_in_child(command, 8, SMALL)
     assert (done.outcome, done.peak_mb) == ("over_limit", 321.5)
     assert "322 MB" in done.message and "200 MB" in done.message
 
@@ -139,7 +139,7 @@ NO_FAILURE = "ran out of memory. The caller indicates that this is not a failure
     ],
 )
 def test_the_outcome_of_a_child_that_does_not_answer(status, stderr, outcome, message):
-    found = attempts.judge(status, {}, stderr)
+    found = attempts.judge_exit(status, {}, stderr)
     assert found[0] == outcome and message in found[1]
 
 
@@ -162,7 +162,7 @@ while len(held) < 75:
 def test_a_child_above_the_limit_is_ended_with_its_own_children(tmp_path):
     pids = tmp_path / "pids"
     command = script(GREEDY, str(pids), "parent", GREEDY)
-    found = attempts.attempt(command, 8, SMALL)
+    found = attempts.try_in_child(command, 8, SMALL)
     assert found.outcome == "over_limit" and 200 < found.peak_mb < 500
     started = [int(pid) for pid in pids.read_text().split()]
     assert len(started) == 2 and not any(map(alive, started))
@@ -172,7 +172,7 @@ def test_a_child_above_the_limit_is_ended_with_its_own_children(tmp_path):
 def test_a_child_that_takes_too_long_is_ended(monkeypatch):
     monkeypatch.setattr(attempts, "TIMEOUT_SECONDS", 1.0)
     code = "import time; held = bytearray(b'x') * (140 * 10**6); time.sleep(60)"
-    found = attempts.attempt(script(code), 8, ROOMY)
+    found = attempts.try_in_child(script(code), 8, ROOMY)
     assert found.outcome == "failed" and "longer than 1 s" in found.message
     assert found.peak_mb > 120 and found.seconds < 10
 
@@ -188,7 +188,7 @@ def test_no_child_outlives_an_error_of_its_parent(tmp_path, monkeypatch):
     monkeypatch.setattr(ProcessTree, "usage", usage)
     code = f"import os, time; open({str(pids)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     with pytest.raises(KeyboardInterrupt):
-        attempts.attempt(script(code), 8, ROOMY)
+        attempts.try_in_child(script(code), 8, ROOMY)
     assert not alive(int(pids.read_text()))
 
 
@@ -219,9 +219,9 @@ def try_batch(results: Path, size: int, max_mb: float) -> Try:
         "from batchscope.timing import attempts\n"
         "from batchscope.timing.timing_job import TimingJob\n"
         f"job = TimingJob({str(results)!r}, Sweep({FACTORS!r}), None, Path(sys.argv[-1]))\n"
-        f"attempts.run_try(job, {size})"
+        f"attempts.try_in_this_process(job, {size})"
     )
-    return attempts.attempt(script(code), size, max_mb)
+    return attempts.try_in_child(script(code), size, max_mb)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from batchscope.host import tensorflow_start
 from batchscope.study import run_factors
 from costs import first
 
-tensorflow_start.silence_logs()
+tensorflow_start.set_backend_and_log_level()
 
 import keras
 
@@ -53,8 +53,8 @@ def runner_of(monkeypatch):
 
 def trained(model, data, batch_size: int, steps: int) -> np.ndarray:
     """Return the weights after steps of whole batches by the training's own loop."""
-    batches = step_loop.Batches(batch_size, drop_remainder=True)
-    loop = step_loop.StepLoop(model, keras.optimizers.SGD(0.1), data, batches)
+    settings = step_loop.UpdateSettings(batch_size, drop_remainder=True)
+    loop = step_loop.StepLoop(model, keras.optimizers.SGD(0.1), data, settings)
     loop.run(np.arange(len(data.labels), dtype=np.int32), 0, steps, step_loop.Totals())
     return weights(model)
 
@@ -82,8 +82,8 @@ def test_every_loop_reaches_the_weights_of_the_trainings_loop(loop, classes, run
     runner.lead_in_seconds = 0.0
     # Cut within epochs.
     for size, parts in ((16, (1, 6, 4)), (64, (3,))):
-        assert all(runner.run(size, runner.unit * calls) > 0 for calls in parts)
-        after = trained(expected, data, size, runner.unit * sum(parts))
+        assert all(runner.run(size, runner.steps_per_call * calls) > 0 for calls in parts)
+        after = trained(expected, data, size, runner.steps_per_call * sum(parts))
     assert np.abs(after - before).max() > 0.01
     np.testing.assert_allclose(weights(model), after, rtol=1e-4, atol=1e-6)
 
@@ -102,13 +102,13 @@ def test_one_runner_serves_all_batch_sizes_without_tracing_again(loop, runner_of
     monkeypatch.setattr(type(model), "call", counted)
     runner = runner_of(loop, model, digits(50))
     runner.lead_in_seconds = math.inf  # however slow the machine is
-    assert runner.at_size(16)(1) > 0
+    assert runner.steps_at_size(16)(1) > 0
     once = traced
     by_steps = runner_of("eager", reference, digits(50))
     by_steps.lead_in_seconds = 0.0
     by_steps.run(16, 4)
     for size, steps in ((30, 2), (16, 3), (64, 1)):
-        assert runner.at_size(size)(steps) > 0
+        assert runner.steps_at_size(size)(steps) > 0
         by_steps.run(size, LEAD_IN_STEPS + steps)
     assert traced == once > 0
     np.testing.assert_allclose(weights(model), weights(reference), rtol=1e-4, atol=1e-6)
@@ -133,12 +133,12 @@ class Clock:
 def test_a_delay_adds_itself_to_every_step(loop, runner_of, monkeypatch):
     runner = runner_of(loop, linear(), digits(20), delay_seconds=0.25)
     monkeypatch.setattr(loops, "time", clock := Clock())
-    runner.run(8, runner.unit)
-    calls = math.ceil(LEAD_IN_STEPS / runner.unit) + 1
-    assert sum(clock.slept) == calls * 0.25 * runner.unit
+    runner.run(8, runner.steps_per_call)
+    calls = math.ceil(LEAD_IN_STEPS / runner.steps_per_call) + 1
+    assert sum(clock.slept) == calls * 0.25 * runner.steps_per_call
     clock.slept.clear()
     assert runner.run(8, 64) == 64 * 0.25
-    assert len(clock.slept) == 64 // runner.unit
+    assert len(clock.slept) == 64 // runner.steps_per_call
     assert clock.threads == {threading.get_ident()}
 
 

@@ -153,7 +153,7 @@ def test_a_real_profile(kind, tmp_path):
     examples = Examples(images, generator.integers(0, 10, 64), 1 / 255)
     model = models.build("small_cnn", model_inputs.ModelInput((16, 16, 1), 10), 0)
     runner = loops.make_runner({**FACTORS, "loop": kind}, model, examples)
-    rates, sampler = record(runner.at_size(1), tmp_path, STEPS, kind == "eager")
+    rates, sampler = record(runner.steps_at_size(1), tmp_path, STEPS, kind == "eager")
     found = profile.read_trace(tmp_path)
     assert shares(found) == tuple(found[part] for part in PARTS)
     assert found["compute_share"] > 0.01 and (kind == "eager") == (found["input_share"] > 0)

@@ -13,7 +13,7 @@ class Machine:
 
     def __init__(self, levels):
         self.seconds = self.process = self.machine = 0.0
-        self.levels, self.others, self.unit = iter(levels), 0.0, 1
+        self.levels, self.others, self.steps_per_call = iter(levels), 0.0, 1
 
     def __call__(self):
         return processes.CpuReading(self.seconds, self.process, self.machine)

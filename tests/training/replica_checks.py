@@ -31,13 +31,13 @@ def create(count, build, images=IMAGES, labels=LABELS, scale=1 / 16, batch_size=
         dtype = "int32" if images.dtype == np.int32 else "float32"
         model = keras.Sequential([keras.Input(images.shape[1:], dtype=dtype), *build()])
         optimizer = optimizers.make_optimizer(factors)
-    examples, batches = Examples(images, labels, scale), step_loop.Batches(batch_size)
-    return model, optimizer, replicas.make_loop(factors, model, optimizer, examples, batches, True)
+    examples, settings = Examples(images, labels, scale), step_loop.UpdateSettings(batch_size)
+    return model, optimizer, replicas.make_loop(factors, model, optimizer, examples, settings, True)
 
 
 def epoch(steps, number=0):
-    stop = step_loop.steps_per_epoch(steps.examples, steps.batches.size)
-    order = step_loop.epoch_order(0, number, steps.examples)
+    stop = step_loop.steps_per_epoch(steps.example_count, steps.update_settings.size)
+    order = step_loop.epoch_order(0, number, steps.example_count)
     done, totals, _, norms = steps.run(order, 0, stop, step_loop.Totals())
     assert done == stop
     return totals, norms

@@ -23,14 +23,14 @@ def trained(factors, images, targets):
     course = Course(factors, len(images))
     optimizer = optimizers.make_optimizer(factors, optimizers.make_schedule(factors, course))
     size, offset = (tf.Variable(item, dtype=tf.int32) for item in (factors["batch_size"], 0))
-    batches = step_loop.Batches(size, offset=offset)
+    settings = step_loop.UpdateSettings(size, offset=offset)
     task_info = TaskInfo(tasks.REGRESSION, deviations=(1.0,))
     examples = Examples(images, targets[:, None], 1.0, task_info)
-    loop = step_loop.StepLoop(model, optimizer, examples, batches)
+    loop = step_loop.StepLoop(model, optimizer, examples, settings)
     for epoch in range(factors["epochs"]):
         order, start, totals = step_loop.epoch_order(0, epoch, len(images)), 0, step_loop.Totals()
         for segment in course.segments(epoch):
-            batches.follow(segment)
+            settings.set_segment(segment)
             _, totals, _, _ = loop.run(order, start, segment.stop, totals)
             start = segment.stop
     return model.get_weights()[0][:, 0]

@@ -18,8 +18,8 @@ EXAMPLES = Examples(
 
 
 def updated(model, optimizer, steps, micro_batch=0):
-    batches = step_loop.Batches(10, micro_batch=micro_batch)
-    loop = step_loop.StepLoop(model, optimizer, EXAMPLES, batches)
+    settings = step_loop.UpdateSettings(10, micro_batch=micro_batch)
+    loop = step_loop.StepLoop(model, optimizer, EXAMPLES, settings)
     return loop.run(np.arange(40, dtype=np.int32), 0, steps, step_loop.Totals())[1]
 
 

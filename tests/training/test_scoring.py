@@ -52,8 +52,8 @@ def test_errors_are_those_of_scikit_learn_in_the_targets_own_units():
 
 def loss_of_a_step(network, examples):
     """Return the loss that an update minimises."""
-    batches = step_loop.Batches(len(ROWS))
-    loop = step_loop.StepLoop(network, keras.optimizers.SGD(0.1), examples, batches)
+    settings = step_loop.UpdateSettings(len(ROWS))
+    loop = step_loop.StepLoop(network, keras.optimizers.SGD(0.1), examples, settings)
     order = np.arange(len(ROWS), dtype=np.int32)
     _, totals, _, _ = loop.run(order, 0, 1, step_loop.Totals())
     return totals.loss / len(ROWS)
@@ -134,8 +134,8 @@ def test_an_epoch_adds_up_its_scores_however_it_is_cut(examples):
     result = []
     for micro_batch, stops in ((0, (7,)), (0, (3, 7)), (4, (7,))):
         network = model()
-        batches = step_loop.Batches(8, micro_batch=micro_batch)
-        loop = step_loop.StepLoop(network, keras.optimizers.SGD(0.0), examples, batches)
+        settings = step_loop.UpdateSettings(8, micro_batch=micro_batch)
+        loop = step_loop.StepLoop(network, keras.optimizers.SGD(0.0), examples, settings)
         totals, start = step_loop.Totals(), 0
         for stop in stops:
             order = step_loop.epoch_order(0, 0, 50)

@@ -81,7 +81,7 @@ def test_a_target_loss_is_reached_by_the_epoch_and_by_its_last_weights(mean, at_
     trained.factors = {"target_train_loss": 0.5}
     trained.progress = Progress(epoch=7, history=[{"train_loss": mean}])
     trained._training_loss = SimpleNamespace(evaluate=lambda: (at_the_end, {}))
-    assert trained._target_loss() == (at_the_end if reached else None)
+    assert trained._loss_at_target() == (at_the_end if reached else None)
 
 
 def test_divergence_is_a_result(results):
@@ -137,7 +137,7 @@ def test_norms_are_those_of_the_weights_differences_and_change_no_bit():
 
     def built(update_norms: bool) -> tuple:
         model = models.build("small_cnn", model_inputs.ModelInput((8, 8, 1), 3), 0)
-        given = (Examples(images, labels, 1 / 255), step_loop.Batches(4), update_norms)
+        given = (Examples(images, labels, 1 / 255), step_loop.UpdateSettings(4), update_norms)
         return model, step_loop.StepLoop(model, optimizers.make_optimizer(factors), *given)
 
     order = step_loop.epoch_order(0, 0, 44)

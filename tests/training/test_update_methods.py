@@ -83,8 +83,8 @@ def trained(method, updates=3):
     rng = np.random.default_rng(1)
     images, labels = rng.normal(size=(12, 4, 4, 1)).astype(np.float32), np.arange(12) % 3
     model = network()
-    examples, batches = Examples(images, labels, 1.0), step_loop.Batches(6, method=method)
-    steps = step_loop.StepLoop(model, keras.optimizers.SGD(0.2), examples, batches)
+    examples, settings = Examples(images, labels, 1.0), step_loop.UpdateSettings(6, method=method)
+    steps = step_loop.StepLoop(model, keras.optimizers.SGD(0.2), examples, settings)
     totals = steps.run(np.arange(12, dtype=np.int32), 0, updates, step_loop.Totals())[1]
     return [variable.numpy() for variable in model.variables], totals
 
@@ -129,9 +129,9 @@ def in_parts(micro_batch, optimizer="SGD", augment=None, dropout=0.0):
     x = keras.layers.Dropout(dropout, seed=1)(keras.layers.Flatten()(x))
     outputs = keras.layers.Dense(5, kernel_regularizer=keras.regularizers.L2(0.1))(x)
     model = keras.Model(inputs, outputs)
-    batches = step_loop.Batches(10, augment=augment, micro_batch=micro_batch)
+    settings = step_loop.UpdateSettings(10, augment=augment, micro_batch=micro_batch)
     built = getattr(keras.optimizers, optimizer)(0.05)
-    steps = step_loop.StepLoop(model, built, examples, batches, update_norms=True)
+    steps = step_loop.StepLoop(model, built, examples, settings, update_norms=True)
     totals, norms = step_loop.Totals(), []
     for epoch in range(2):
         order = step_loop.epoch_order(0, epoch, EXAMPLES)

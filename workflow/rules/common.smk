@@ -27,18 +27,18 @@ CLUSTER = workflow.remote_exec or (workflow.nodes is not None and "gpu" in GIVEN
 STUDY = study.study_of_call(workflow.configfiles, workflow.config_settings.config)
 CONFIG = inputs.checked_path(STUDY.config_path)  # as an input; commands have the path itself
 PARAMS = {"config": lambda wildcards: STUDY.config_path, "scale": STUDY.scale}
-ENVIRONMENT = inputs.environment(workflow.basedir)
+ENVIRONMENT = inputs.environment_file(workflow.basedir)
 
 # One job at a time on a GPU, unless --resources gpu=N says that there are more.
 if "gpu" not in GIVEN:
     workflow.register_resource("gpu", 1)
 
 # Of a training or a timing, from its name.
-DATA = inputs.for_each_job(STUDY, inputs.dataset_record)
-MODEL = inputs.for_each_job(STUDY, lambda name: inputs.model_file(STUDY, name))
-GPUS = inputs.for_each_job(STUDY, resources.gpus)
-MEASURE_GPUS = inputs.for_each_job(STUDY, resources.measure_gpus)
-THREADS = inputs.for_each_job(STUDY, resources.threads)
+DATA = inputs.value_of_each_job(STUDY, inputs.dataset_record)
+MODEL = inputs.value_of_each_job(STUDY, lambda name: inputs.model_file(STUDY, name))
+GPUS = inputs.value_of_each_job(STUDY, resources.gpus)
+MEASURE_GPUS = inputs.value_of_each_job(STUDY, resources.measure_gpus)
+THREADS = inputs.value_of_each_job(STUDY, resources.threads)
 
 # Groups: `--group-components` sets how many runs, or timings, are one job of a cluster. Grouping
 # takes time, and one machine needs no groups.

@@ -9,7 +9,7 @@ for ENTRY in MEASURES.values():
         input:
             # A run's record is written last: it stands for all files of the run.
             *inputs.records_of_runs(ENTRY),
-            **inputs.snapshots(STUDY, ENTRY),
+            **inputs.snapshot_input(STUDY, ENTRY),
             **({"model": ancient(MODEL)} if ENTRY.data else {}),
         output:
             *inputs.result_files(ENTRY)[1:],

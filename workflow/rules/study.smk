@@ -53,7 +53,7 @@ rule tabulate:
 rule claims:
     """Test the claims of the study's documents."""
     input:
-        tables=inputs.tables_of_claims(STUDY),
+        tables=inputs.tables_behind_claims(STUDY),
         config=CONFIG,
         code=inputs.TABLE_CODE,
     output:
@@ -73,7 +73,7 @@ rule interim:
     """Analyse the statements that are still open, and give their runs more seeds."""
     input:
         tables=inputs.all_tables(STUDY),
-        claims=inputs.claims(STUDY),
+        claims=inputs.claims_table(STUDY),
         # Written last: later jobs of this call would plan the next stage, whose runs are missing.
         report=ancient(STUDY.report),
     output:
@@ -124,10 +124,10 @@ rule report:
     input:
         tables=inputs.all_tables(STUDY),
         figures=inputs.all_figures(STUDY),
-        claims=inputs.claims(STUDY),
+        claims=inputs.claims_table(STUDY),
         config=CONFIG,
         code=inputs.REPORT_CODE,
-        logs=inputs.quoted_logs(STUDY),
+        logs=inputs.logs_of_missing_results(STUDY),
     output:
         page=STUDY.report,
         headline=STUDY.headline,

@@ -21,7 +21,7 @@ from batchscope.analysis import (
     comparisons,
     expectations,
     run_series,
-    step_cost,
+    throughput_knee,
     verdicts,
 )
 from batchscope.analysis.advice_series import (
@@ -104,10 +104,10 @@ def _series_rows(series: AdviceSeries) -> Iterator[Row]:
         checks += _size_on_edge_checks(series)
     yield {"item": Item.RECOMMENDATION, **_recommendation(series, checks, headline)}
     for size in series.sizes:
-        rate = series.rate(size)
+        rate = series.rate_of_size(size)
         yield {"item": Item.SIZE, "batch_size": size, RATE: rate, **_deciding_limit(series, size)}
     yield from ({"item": Item.LIMIT, **row} for row in _limits(series))
-    if series.recommended is not None:
+    if series.recommended_size is not None:
         yield from ({"item": Item.RATE, **row} for row in expectations.rate_rows(series))
         rows = expectations.expectation_rows(series)
         yield from ({"item": Item.EXPECTATION, **row} for row in rows)
@@ -119,7 +119,7 @@ def _series_rows(series: AdviceSeries) -> Iterator[Row]:
 def _headline(series: AdviceSeries, checks: Iterable[Row]) -> Headline:
     """Return the first headline that holds."""
     failed = {check["name"] for check in checks if check["passed"] == 0}
-    if series.recommended is None:
+    if series.recommended_size is None:
         return Headline.NO_OUTCOME
     for headline, check in _ESSENTIAL.items():
         if check in failed:
@@ -135,8 +135,8 @@ def _recommendation(series: AdviceSeries, checks: Sequence[Row], headline: Headl
         return {**row, "sizes": " ".join(map(str, at_edge))}
     if headline not in _WITH_SIZES:
         return row
-    size, sizes = series.recommended, series.candidates or [series.recommended]
-    is_solid = all(check["passed"] == 1 for check in checks) and series.unresolved.empty
+    size, sizes = series.recommended_size, series.candidates or [series.recommended_size]
+    is_solid = all(check["passed"] == 1 for check in checks) and series.unresolved_limits.empty
     grade = Grade.SOLID if is_solid else Grade.PROVISIONAL
     return {
         **row,
@@ -145,8 +145,8 @@ def _recommendation(series: AdviceSeries, checks: Sequence[Row], headline: Headl
         "smallest": sizes[0],
         "largest": sizes[-1],
         "sizes": " ".join(map(str, sizes)),
-        RATE: series.rate(size),
-        "verdict": Verdict.WITHIN if size in series.within else Verdict.NOT_RESOLVED,
+        RATE: series.rate_of_size(size),
+        "verdict": Verdict.WITHIN if size in series.sizes_within else Verdict.NOT_RESOLVED,
         "grade": grade if series.replicates >= MIN_SEEDS_FOR_INTERVAL else Grade.OPEN,
     }
 
@@ -170,7 +170,7 @@ def _suggestions(checks: Iterable[Row], headline: Headline) -> Iterator[Row]:
 
 def _deciding_limit(series: AdviceSeries, size: int) -> Row:
     """Return the limit that decides about a size: one that excludes it, or else is undecided."""
-    if size > series.memory:
+    if size > series.memory_limit:
         return {"name": MEMORY, "verdict": Verdict.BEYOND}
     rows = series.limits[series.limits["batch_size"] == size]
     if rows.empty:
@@ -184,21 +184,21 @@ def _limits(series: AdviceSeries) -> Iterator[Row]:
     """Yield one row per outcome and size that limits the sizes, then memory, knee and B_crit."""
     rows = series.limits.assign(name=series.limits["outcome"])
     seeds = rows["seeds_to_resolve"].astype(float) - rows["n"].astype(float)
-    rows["minutes_to_resolve"] = seeds * sum(series.price) / 60
+    rows["minutes_to_resolve"] = seeds * sum(series.seed_seconds) / 60
     columns = ["name", *_LIMIT_COLUMNS, "seeds_to_resolve", "minutes_to_resolve"]
     yield from rows[columns].to_dict("records")
-    if series.memory_limit:
-        reason = Reason.NONE if math.isfinite(series.memory) else Reason.LOWER_BOUND
-        largest = int(series.memory_limit["max_batch_size"])
+    if series.memory_limit_row:
+        reason = Reason.NONE if math.isfinite(series.memory_limit) else Reason.LOWER_BOUND
+        largest = int(series.memory_limit_row["max_batch_size"])
         yield {"name": MEMORY, "largest": largest, "reason": reason}
     columns = ["noise_floor", "knee_fitted", "knee_batch_size"]
     knees = series.tables.limits.reindex(columns=columns).astype(float)
-    knees = knees[~(knees.pop("noise_floor") > step_cost.MAX_NOISE)]
+    knees = knees[~(knees.pop("noise_floor") > throughput_knee.MAX_NOISE)]
     for knee in knees.stack().dropna()[:1]:
         yield {"name": KNEE, "estimate": float(knee)}
-    ends: Row = {end: series.critical.get(f"{CRITICAL}_{end}") for end in ("low", "high")}
+    ends: Row = {end: series.critical_fit.get(f"{CRITICAL}_{end}") for end in ("low", "high")}
     if any(map(pandas.notna, ends.values())):
-        yield {"name": CRITICAL, "estimate": series.critical[CRITICAL], **ends}
+        yield {"name": CRITICAL, "estimate": series.critical_fit[CRITICAL], **ends}
 
 
 def _checks(series: AdviceSeries) -> Iterator[Row]:
@@ -207,9 +207,9 @@ def _checks(series: AdviceSeries) -> Iterator[Row]:
     yield from edge_checks(series)
     yield from _timing_checks(series)
     yield from _seconds_checks(series)
-    if len(series.at(CONVERGENCE)):
+    if len(series.rows_at_budgets(CONVERGENCE)):
         yield from _still_falling_checks(series)
-    lack = pandas.to_numeric(series.critical.get("lack_of_fit"), errors="coerce")
+    lack = pandas.to_numeric(series.critical_fit.get("lack_of_fit"), errors="coerce")
     if pandas.notna(lack):
         yield _check("lack_of_fit", lack >= LEVEL, estimate=float(lack), bound=LEVEL)
     planned, analyses = series.request.planned, series.request.analyses
@@ -218,8 +218,8 @@ def _checks(series: AdviceSeries) -> Iterator[Row]:
         change = (SEEDS, planned) if seeds < planned else ()
         yield _check("seeds_planned", seeds == planned, *change, estimate=seeds, bound=planned)
     if analyses:
-        seeds = max([series.replicates, *series.unresolved["n"].dropna().astype(int)])
-        decided = series.unresolved.empty
+        seeds = max([series.replicates, *series.unresolved_limits["n"].dropna().astype(int)])
+        decided = series.unresolved_limits.empty
         yield _check("interim", decided, estimate=seeds, bound=analyses[-1])
 
 
@@ -234,15 +234,15 @@ def _baseline_checks(series: AdviceSeries) -> Iterator[Row]:
     if rows.empty:
         return
     outcome, means = rows["outcome"].iloc[0], rows["mean"].astype(float)
-    metric, size = tasks.metric(outcome, series.request.metrics), series.recommended
-    if series.learned:
+    metric, size = tasks.metric(outcome, series.request.metrics), series.recommended_size
+    if series.has_learned:
         best = means.idxmax() if metric.higher_is_better else means.idxmin()
-        row = rows.loc[size if series.learned.get(size) else best]
+        row = rows.loc[size if series.has_learned.get(size) else best]
         numbers = {"estimate": row["mean"], "low": row["mean_low"], "high": row["mean_high"]}
         numbers |= {"bound": series.baseline, "n": row["seeds"]}
         change = _more_rates(series, series.tried_rates(), *[_RATES_ON_BOTH_SIDES] * 2)
-        yield _check(BASELINE, any(series.learned.values()), **change, **numbers)
-    examples = series.runs(f"{outcome.partition('_')[0]}_examples").max().item()
+        yield _check(BASELINE, any(series.has_learned.values()), **change, **numbers)
+    examples = series.run_columns(f"{outcome.partition('_')[0]}_examples").max().item()
     single_label = str(series.factors.get("dataset")) not in series.request.by_position
     if pandas.notna(examples) and single_label and metric.error and size in rows.index:
         variance, margin = max(means[size] * (1 - means[size]), 0), rows.loc[size, "margin"]
@@ -260,7 +260,7 @@ def _more_rates(series: AdviceSeries, tried: np.ndarray, below: int, above: int)
         first_step, last_step = np.minimum(tried[[1, -1]] / tried[[0, -2]], RATE_STEP)
     lower = [tried[0] / first_step**power for power in range(below, 0, -1)]
     higher = [tried[-1] * last_step**power for power in range(1, above + 1)]
-    minutes = (below + above) * series.minutes / max(series.trained.rates, 1)
+    minutes = (below + above) * series.training_minutes / max(series.training_summary.rates, 1)
     rates = [rounded(rate) for rate in (*lower, *tried, *higher)]
     return {"key": RATE, "value": rates, "minutes_to_resolve": minutes}
 
@@ -276,8 +276,8 @@ def edge_checks(series: AdviceSeries) -> Iterator[Row]:
     at_edge = rows[~rows.duplicated("batch_size") & (rows["on_edge"] == 1)]
     inner = rows.drop(at_edge.index)
     ruled_out = {*inner.loc[is_excluded(inner), "batch_size"]}
-    ruled_out |= {size for size in series.sizes if size > series.memory}
-    ruled_out |= series.excluded() - {*series.range, *series.neighbours}
+    ruled_out |= {size for size in series.sizes if size > series.memory_limit}
+    ruled_out |= series.excluded_sizes() - {*series.size_range, *series.neighbours}
     at_edge = at_edge[~at_edge["batch_size"].isin(ruled_out)].sort_values("batch_size")
     for size, rate in zip(at_edge["batch_size"].astype(int), at_edge[RATE], strict=True):
         tried = series.tried_rates(size)
@@ -287,31 +287,32 @@ def edge_checks(series: AdviceSeries) -> Iterator[Row]:
         numbers = {"batch_size": size, RATE: rate, "low" if is_highest else "high": rate}
         yield _check(RATE_ON_EDGE, False, **change, **numbers)
     if len(rows) and at_edge.empty:
-        yield _check(RATE_ON_EDGE, True)
+        checked = sorted({*rows["batch_size"].astype(int)} - ruled_out)
+        yield _check(RATE_ON_EDGE, True, sizes=" ".join(map(str, checked)))
 
 
 def _still_falling_checks(series: AdviceSeries) -> Iterator[Row]:
     """Check that the trainings do not end at their lowest validation loss."""
     sizes = {*series.limits.loc[series.limits["still_falling"] == 1, "batch_size"]}
     for size in sorted(map(int, sizes)):
-        cost = {"batch_size": size, "minutes_to_resolve": 2 * series.minutes}
+        cost = {"batch_size": size, "minutes_to_resolve": 2 * series.training_minutes}
         yield _check("still_falling", False, *_more_epochs(series, size), **cost)
     if len(series.limits) and not sizes:
         yield _check("still_falling", True)
 
 
 def _more_epochs(series: AdviceSeries, size: int) -> tuple[str, Any]:
-    epochs = series.runs("batch_size", EPOCHS).groupby("batch_size")[EPOCHS].max().get(size)
+    epochs = series.run_columns("batch_size", EPOCHS).groupby("batch_size")[EPOCHS].max().get(size)
     return EPOCHS, "" if pandas.isna(epochs) else 2 * int(epochs)
 
 
 def _size_on_edge_checks(series: AdviceSeries) -> Iterator[Row]:
     """Yield a failed check if the recommended size is the smallest or the largest one."""
-    size, sizes = series.recommended, series.sizes
+    size, sizes = series.recommended_size, series.sizes
     beyond = {sizes[0]: size // 2, sizes[-1]: 2 * size}.get(size)
-    if beyond and beyond <= series.memory:
+    if beyond and beyond <= series.memory_limit:
         numbers = {"low" if beyond > size else "high": size}
-        numbers["minutes_to_resolve"] = series.minutes / len(sizes)
+        numbers["minutes_to_resolve"] = series.training_minutes / len(sizes)
         yield _check("size_on_edge", False, "batch_size", sorted([*sizes, beyond]), **numbers)
 
 
@@ -319,18 +320,18 @@ def _timing_checks(series: AdviceSeries) -> Iterator[Row]:
     """Check that other processes disturbed few timed blocks, and that blocks scatter little."""
     measured: list[tuple[int | None, float, float, tuple[str, Any]]] = []  # size, value, bound, fix
     rerun = (advice_needs.RERUN, advice_needs.SECONDS_TIMING)
-    if series.runs("disturbed_share").notna().any(axis=None):
+    if series.run_columns("disturbed_share").notna().any(axis=None):
         measured.append((None, series.disturbed_share, MAX_DISTURBED_SHARE, rerun))
     more_blocks = (f"measure.{advice_needs.SECONDS_TIMING}.blocks", REPEATED_BLOCKS)
     names = ["batch_size", "seconds_per_epoch_q1", "seconds_per_epoch_q3"]
-    sizes, low, high = series.runs(*names).astype(float).to_numpy().T
+    sizes, low, high = series.run_columns(*names).astype(float).to_numpy().T
     for size, ratio in pandas.Series(high / low).groupby(sizes).median().items():
-        measured.append((int(size), ratio, step_cost.MAX_NOISE, more_blocks))
+        measured.append((int(size), ratio, throughput_knee.MAX_NOISE, more_blocks))
     names = ["disturbed_blocks", "blocks", "noise_floor"]
     rerun = (advice_needs.RERUN, advice_needs.SWEEP_TIMING)
     for disturbed, blocks, noise in series.tables.limits.reindex(columns=names).to_numpy(float):
         measured.append((None, disturbed / blocks, MAX_DISTURBED_SHARE, rerun))
-        measured.append((None, noise, step_cost.MAX_NOISE, more_blocks))
+        measured.append((None, noise, throughput_knee.MAX_NOISE, more_blocks))
     measured = [row for row in measured if not math.isnan(row[1])]
     failed = [row for row in measured if row[1] > row[2]]
     failed.sort(key=lambda row: row[0] is not None)  # rows without a size come first
@@ -342,10 +343,10 @@ def _timing_checks(series: AdviceSeries) -> Iterator[Row]:
 def _seconds_checks(series: AdviceSeries) -> Iterator[Row]:
     """Yield failed checks if known seconds are not compared, or the fastest size is excluded."""
     rows = series.limits[series.limits["outcome"] == SECONDS]
-    compared = len(rows) or not series.times_usable
+    compared = len(rows) or not series.are_times_usable
     if series.request.timed and not compared and not _has_schedule(series):
         yield _check("times_compared", False)
-    if (fastest := comparisons.best_batch_size(rows)) in series.excluded(series.outcomes):
+    if (fastest := comparisons.best_batch_size(rows)) in series.excluded_sizes(series.outcomes):
         sizes = [size for size in series.sizes if size != fastest]
         yield _check("fastest", False, "vary.batch_size", sizes, batch_size=fastest)
 
@@ -356,15 +357,16 @@ def _has_schedule(series: AdviceSeries) -> bool:
 
 def _needs(series: AdviceSeries) -> Iterator[Need]:
     """Yield all missing requirements."""
-    trained, minutes = series.trained, series.minutes
-    minutes_per_seed, minutes_per_rate = sum(series.price) / 60, minutes / max(trained.rates, 1)
+    trained, minutes = series.training_summary, series.training_minutes
+    minutes_per_seed = sum(series.seed_seconds) / 60
+    minutes_per_rate = minutes / max(trained.rates, 1)
     yield from advice_needs.missing_needs(trained, minutes_per_seed, minutes_per_rate)
-    costs, unresolved = series.at(TARGET), series.unresolved
+    costs, unresolved = series.rows_at_budgets(TARGET), series.unresolved_limits
     is_bound = (unresolved["reason"] == Reason.AT_FIRST_EVALUATION).any()
     can_evaluate_more = trained.keys_to_add == advice_needs.TRAINING_KEYS
     if can_evaluate_more and (is_bound or (costs.empty and not _has_schedule(series))):
         # The suggestion is half the examples between two evaluations, or a quarter of an epoch.
-        interval, epoch = series.runs("evaluate_every", "train_examples").max().fillna(0)
+        interval, epoch = series.run_columns("evaluate_every", "train_examples").max().fillna(0)
         examples = int(interval // 2 if interval else epoch // 4)
         yield Need("target", "evaluate_every", examples or "", minutes)
     elif len(costs) and costs["mean"].isna().all():

@@ -1,8 +1,9 @@
-"""Rows of tables in, facts about a series out: its limits, the recommended size, the range around.
+"""Rows of tables in, facts about a series out: limits of its sizes, recommended size and range.
 
 A size is within the limits if it fits into memory, reaches the target within a share of the fastest
 size's seconds, and is within the margin of every outcome. The verdicts are those of
-comparisons.csv: nothing is tested again. `advice` makes rows of the facts.
+comparisons.csv: nothing is tested again. `advice` makes rows of the facts. A new fact is a property
+of `AdviceSeries`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from batchscope.study.run_factors import TIMING_FACTORS
 MAX_DISTURBED_SHARE = 0.25  # share of disturbed blocks above which sizes are not ranked by seconds
 CRITICAL, RATE = "critical_batch_size", "learning_rate"
 _MACHINE_COLUMNS = {"machine", "dataset", "dataset_digest", "model", "model_digest", "device"}
-MAX_FITS = "most_fits"  # every batch size that was tried fits into memory
+MAX_FITS = "most_fits"  # bound of the largest batch size if every one that was tried fits
 Row = dict[str, Any]
 
 
@@ -39,17 +40,18 @@ class AdviceTables(NamedTuple):
     limits: pandas.DataFrame = pandas.DataFrame()
     critical: pandas.DataFrame = pandas.DataFrame()
     trajectories: pandas.DataFrame = pandas.DataFrame()
+    race: pandas.DataFrame = pandas.DataFrame()
 
 
 class AdviceRequest(NamedTuple):
     """Facts about an experiment besides its tables."""
 
-    margins: Mapping[str, float] = {}  # outcome -> largest negligible deterioration, as stated
+    margins: Mapping[str, float] = {}  # outcome -> stated largest negligible deterioration
     planned: int | None = None  # stated number of seeds
     analyses: Sequence[int] = ()  # numbers of seeds at the interim analyses; empty without stages
     # Data set -> outcome -> value of the best constant prediction.
     baselines: Mapping[str, Mapping[str, float]] = {}
-    # Runs -> seconds of one more seed, in trainings and in timings.
+    # Function from runs to the seconds of one more seed, in trainings and in timings.
     price: Callable[[Iterable[str]], tuple[float, float]] = lambda runs: (math.nan, math.nan)
     keys_to_add: Mapping[str, tuple[str, str]] = TRAINING_KEYS  # as in `TrainingSummary`
     timed: bool = False  # whether the runs have seconds
@@ -65,7 +67,7 @@ class AdviceSeries:
     tables: AdviceTables
     request: AdviceRequest
     factors: Row  # factors that are constant in the series
-    price: tuple[float, float]  # seconds of one more seed, in trainings and in timings
+    seed_seconds: tuple[float, float]  # seconds of one more seed, in trainings and in timings
 
     @functools.cached_property
     def sizes(self) -> list[int]:
@@ -79,10 +81,10 @@ class AdviceSeries:
         were disturbed. Every outcome with a stated margin follows, or else the first outcome.
         Without any of these the examples to the target limit the sizes.
         """
-        costs, ends = self.at(*COST_KINDS), self.end_rows
+        costs, ends = self.rows_at_budgets(*COST_KINDS), self.rows_at_end
         ends = ends[~ends["outcome"].isin(COSTS)]
         seconds, examples = (costs[costs["outcome"] == name] for name in (SECONDS, EXAMPLES))
-        cost = seconds if self.times_usable else examples
+        cost = seconds if self.are_times_usable else examples
         limits = [cost] if (cost["reason"] != Reason.NO_VALUE).any() else []
         budgets = ends[ends["mean"].notna()].groupby("outcome", sort=False)["budget"].first()
         for name in [name for name in self.request.margins if name in budgets] or budgets.index[:1]:
@@ -92,20 +94,20 @@ class AdviceSeries:
         return pandas.concat(limits) if limits else costs.iloc[:0]
 
     @property
-    def end_rows(self) -> pandas.DataFrame:
-        return self.at(*end_kinds(self.tables.comparisons["budget"].unique()))
+    def rows_at_end(self) -> pandas.DataFrame:
+        return self.rows_at_budgets(*end_kinds(self.tables.comparisons["budget"].unique()))
 
     @functools.cached_property
     def disturbed_share(self) -> float:
         """The share of disturbed blocks in the timing jobs behind the seconds; NaN if unknown."""
-        jobs = self.runs("batch_size", "seed", "disturbed_share").drop_duplicates()
+        jobs = self.run_columns("batch_size", "seed", "disturbed_share").drop_duplicates()
         if jobs["disturbed_share"].notna().any():
             return float(jobs["disturbed_share"].mean())
         blocks = self.tables.limits.reindex(columns=["disturbed_blocks", "blocks"]).astype(float)
         return float((blocks["disturbed_blocks"] / blocks["blocks"]).max())
 
     @property
-    def times_usable(self) -> bool:
+    def are_times_usable(self) -> bool:
         """Whether batch sizes may be ranked by seconds: few of the timed blocks were disturbed."""
         return not self.disturbed_share > MAX_DISTURBED_SHARE
 
@@ -115,43 +117,43 @@ class AdviceSeries:
         return [name for name in self.limits["outcome"].unique() if name not in COSTS]
 
     @functools.cached_property
-    def memory_limit(self) -> Row:
+    def memory_limit_row(self) -> Row:
         """The row of the machine's limits with the fewest examples that fit; empty without one."""
         rows = self.tables.limits.reindex(columns=["max_batch_size", "max_batch_size_bound"])
         rows = rows.dropna(subset="max_batch_size").sort_values("max_batch_size")
         return next(iter(rows.to_dict("records")), {})
 
     @functools.cached_property
-    def memory(self) -> float:
+    def memory_limit(self) -> float:
         """The largest batch that fits; infinite if unknown."""
-        row = self.memory_limit
+        row = self.memory_limit_row
         is_known = row and row["max_batch_size_bound"] != MAX_FITS
         return float(row["max_batch_size"]) if is_known else math.inf
 
-    def excluded(self, outcomes: Iterable[str] | None = None) -> set[int]:
+    def excluded_sizes(self, outcomes: Iterable[str] | None = None) -> set[int]:
         """Return the sizes that memory excludes, or a limit of `outcomes` (of any by default)."""
         rows = self.limits[is_excluded(self.limits)]
         rows = rows if outcomes is None else rows[rows["outcome"].isin([*outcomes])]
-        return {*rows["batch_size"], *(size for size in self.sizes if size > self.memory)}
+        return {*rows["batch_size"], *(size for size in self.sizes if size > self.memory_limit)}
 
     @functools.cached_property
-    def within(self) -> list[int]:
+    def sizes_within(self) -> list[int]:
         """The sizes that every limit shows to be within its margin."""
         not_within = verdicts.verdicts_of_intervals(self.limits) != Verdict.WITHIN
         sizes = {*self.sizes} - {*self.limits.loc[not_within, "batch_size"]}
-        return sorted(size for size in sizes if size <= self.memory)
+        return sorted(size for size in sizes if size <= self.memory_limit)
 
     @functools.cached_property
-    def learned(self) -> dict[int, bool]:
+    def has_learned(self) -> dict[int, bool]:
         """Size -> whether the interval of the first metric, if any, is better than the baseline."""
         rows = self.metric_rows
         rows = rows[rows["seeds"] >= MIN_SEEDS_FOR_INTERVAL]
         if rows.empty or math.isnan(self.baseline):
             return {}
         low, high = rows["mean_low"].astype(float), rows["mean_high"].astype(float)
-        higher = comparisons.higher_is_better(rows).iloc[0]
-        beats = low > self.baseline if higher else high < self.baseline
-        return dict(zip(rows["batch_size"].astype(int), beats.tolist(), strict=True))
+        higher_is_better = comparisons.higher_is_better(rows).iloc[0]
+        is_better = low > self.baseline if higher_is_better else high < self.baseline
+        return dict(zip(rows["batch_size"].astype(int), is_better.tolist(), strict=True))
 
     @property
     def baseline(self) -> float:
@@ -162,28 +164,28 @@ class AdviceSeries:
     @functools.cached_property
     def metric_rows(self) -> pandas.DataFrame:
         """The rows of the first metric that was measured at the end; empty without one."""
-        rows, metrics = self.end_rows, self.request.metrics
+        rows, metrics = self.rows_at_end, self.request.metrics
         is_metric = rows["outcome"].map(lambda name: tasks.metric(name, metrics) is not None)
         rows = rows[is_metric.astype(bool) & rows["mean"].notna()]
-        same = ["outcome", "budget"]
-        return rows[(rows[same] == rows[same].iloc[0]).all(axis=1)] if len(rows) else rows
+        keys = ["outcome", "budget"]
+        return rows[(rows[keys] == rows[keys].iloc[0]).all(axis=1)] if len(rows) else rows
 
     @functools.cached_property
     def candidates(self) -> list[int]:
         """The measured sizes that nothing excludes; if some of them learned, only these."""
         measured = {*self.limits.loc[self.limits["mean"].notna(), "batch_size"]}
-        sizes = [size for size in self.sizes if size in measured - self.excluded()]
-        return [size for size in sizes if self.learned.get(size, True)] or sizes
+        sizes = [size for size in self.sizes if size in measured - self.excluded_sizes()]
+        return [size for size in sizes if self.has_learned.get(size, True)] or sizes
 
     @functools.cached_property
-    def recommended(self) -> int | None:
+    def recommended_size(self) -> int | None:
         """The best candidate, within every limit if any is.
 
         Without candidates it is the best size that no outcome excludes, or else the best that fits
         into memory.
         """
-        within = [size for size in self.candidates if size in self.within]
-        fallbacks = ({*self.sizes} - self.excluded(names) for names in (self.outcomes, ()))
+        within = [size for size in self.candidates if size in self.sizes_within]
+        fallbacks = ({*self.sizes} - self.excluded_sizes(names) for names in (self.outcomes, ()))
         pools = map(self._best, (within, self.candidates, *fallbacks))
         return next((size for size in pools if size is not None), None)
 
@@ -194,26 +196,26 @@ class AdviceSeries:
         return comparisons.best_batch_size(rows[rows["outcome"] == first_outcome])
 
     @functools.cached_property
-    def range(self) -> list[int]:
+    def size_range(self) -> list[int]:
         """The recommended size and adjacent sizes within all limits; alone if it is not within."""
-        if self.recommended not in self.within:
-            return [] if self.recommended is None else [self.recommended]
-        groups = itertools.groupby(self.sizes, key=self.within.__contains__)
+        if self.recommended_size not in self.sizes_within:
+            return [] if self.recommended_size is None else [self.recommended_size]
+        groups = itertools.groupby(self.sizes, key=self.sizes_within.__contains__)
         adjacent = ([*sizes] for _, sizes in groups)
-        return next(sizes for sizes in adjacent if self.recommended in sizes)
+        return next(sizes for sizes in adjacent if self.recommended_size in sizes)
 
     @functools.cached_property
     def neighbours(self) -> list[int]:
         """The sizes next to the range."""
         pairs = itertools.pairwise(self.sizes)
-        return [
-            size for pair in pairs if {*pair} & {*self.range} for size in {*pair} - {*self.range}
-        ]
+        inside = {*self.size_range}
+        return [size for pair in pairs if {*pair} & inside for size in {*pair} - inside]
 
     @functools.cached_property
-    def unresolved(self) -> pandas.DataFrame:
+    def unresolved_limits(self) -> pandas.DataFrame:
         """The undecided limits of the recommended size and of the neighbours of the range."""
-        sizes = {*self.neighbours} - self.excluded() | {self.recommended} - {*self.within}
+        undecided = {self.recommended_size} - {*self.sizes_within}
+        sizes = {*self.neighbours} - self.excluded_sizes() | undecided
         rows = self.limits[self.limits["batch_size"].isin(sizes)]
         return rows[rows["verdict"] != Verdict.WITHIN]
 
@@ -224,19 +226,19 @@ class AdviceSeries:
         It is the smallest of a limit, since times may have fewer jobs. With seeds in stages it is
         the largest: a comparison has the seeds of the analysis that decided it.
         """
-        pairs = self.limits.loc[self.limits["batch_size"] == self.recommended, "n"].fillna(0)
+        pairs = self.limits.loc[self.limits["batch_size"] == self.recommended_size, "n"].fillna(0)
         count = max if self.request.analyses else min
         return int(count(pairs[pairs > 0], default=self.tables.comparisons["seeds"].max()))
 
     @property
-    def minutes(self) -> float:
+    def training_minutes(self) -> float:
         """Minutes of one core that the trainings of all replicates took; NaN if unknown."""
-        return self.price[0] / 60 * self.replicates
+        return self.seed_seconds[0] / 60 * self.replicates
 
     @functools.cached_property
-    def critical(self) -> Row:
+    def critical_fit(self) -> Row:
         """The fit of the critical batch size at the compared target; empty without one."""
-        target, fits = self.at(TARGET), self.tables.critical
+        target, fits = self.rows_at_budgets(TARGET), self.tables.critical
         if target.empty or fits.empty:
             return {}
         value, column = target[["budget_value", "budget_column"]].iloc[0]
@@ -245,9 +247,9 @@ class AdviceSeries:
         return next(iter(fits[same_column & same_value].to_dict("records")), {})
 
     @functools.cached_property
-    def trained(self) -> TrainingSummary:
+    def training_summary(self) -> TrainingSummary:
         """The properties of the trainings that decide about missing requirements."""
-        runs, outcomes = self.runs("batch_size", RATE, "train_seconds"), self.outcomes
+        runs, outcomes = self.run_columns("batch_size", RATE, "train_seconds"), self.outcomes
         rates = runs.groupby("batch_size")[RATE].nunique().min() if len(runs) else 0
         compared = (self.limits["outcome"] == SECONDS).any()
         # Stages begin with six seeds, so fewer seeds are no missing requirement.
@@ -263,21 +265,21 @@ class AdviceSeries:
             tasks.from_columns(outcomes)[0],
         )
 
-    def rate(self, size: int) -> float:
+    def rate_of_size(self, size: int) -> float:
         """Return the learning rate of a size: of its first limit with a rate; NaN without one."""
         rates = self.limits.loc[self.limits["batch_size"] == size, RATE].dropna()
         return float(rates.iloc[0]) if len(rates) else math.nan
 
     def tried_rates(self, size: int | None = None) -> np.ndarray:
         """Return the learning rates of all runs, or of the runs of one size, ascending."""
-        runs = self.runs("batch_size", RATE)
+        runs = self.run_columns("batch_size", RATE)
         runs = runs if size is None else runs[runs["batch_size"] == size]
         return np.sort(pandas.to_numeric(runs[RATE], errors="coerce").dropna().unique())
 
-    def at(self, *budgets: str) -> pandas.DataFrame:
+    def rows_at_budgets(self, *budgets: str) -> pandas.DataFrame:
         return self.tables.comparisons[self.tables.comparisons["budget"].isin(budgets)]
 
-    def runs(self, *columns: str) -> pandas.DataFrame:
+    def run_columns(self, *columns: str) -> pandas.DataFrame:
         return self.tables.runs.reindex(columns=[*columns])
 
 
@@ -302,14 +304,14 @@ def from_tables(tables: AdviceTables, request: AdviceRequest) -> Iterator[Advice
         runs = select_factors(run_series.of_this_machine(tables.runs), factors)
         configured = runs.reindex(columns=[*{*_MACHINE_COLUMNS, *TIMING_FACTORS} - {"batch_size"}])
         timed_factors = configured.iloc[0].to_dict() if len(runs) else {}
-        parts = AdviceTables(
+        series_tables = AdviceTables(
             tables.comparisons.loc[series.frame.index],
             runs,
             select_factors(tables.limits, timed_factors),
             *(select_factors(table, factors) for table in tables[3:]),
         )
-        price = request.price(runs["run"]) if "run" in runs else (math.nan, math.nan)
-        yield AdviceSeries(parts, request, factors, price)
+        seed_seconds = request.price(runs["run"]) if "run" in runs else (math.nan, math.nan)
+        yield AdviceSeries(series_tables, request, factors, seed_seconds)
 
 
 def select_factors(frame: pandas.DataFrame, factors: Row) -> pandas.DataFrame:

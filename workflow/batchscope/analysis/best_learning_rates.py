@@ -77,7 +77,7 @@ def effective_rates(frame: pandas.DataFrame) -> pandas.Series:
 def has_choice(frame: pandas.DataFrame) -> bool:
     """Return whether any batch size of any series was trained at more than one rate."""
     groups = series_over_rates(frame) if RATE in frame and not frame.empty else []
-    return any(Trainings({}, group.frame, frame[:0]).tuned for group in groups)
+    return any(Trainings({}, group.frame, frame[:0]).has_several_rates for group in groups)
 
 
 def best_rates(rows: pandas.DataFrame) -> list[BestRate]:
@@ -85,7 +85,7 @@ def best_rates(rows: pandas.DataFrame) -> list[BestRate]:
     if rows.empty:
         return []
     trainings, result = Trainings({}, rows, rows[:0]), []
-    losses, (sizes, factors, seeds) = trainings.column(RUN_LOSS), trainings.axes
+    losses, (sizes, factors, seeds) = trainings.column_cube(RUN_LOSS), trainings.axes
     rates = np.fmax.reduce(trainings.cube(effective_rates(rows)), axis=2)
     tried = chosen_rates.was_tried(losses)
     tried = np.where(tried.any(axis=1, keepdims=True), tried, ~np.isnan(rates))

@@ -2,7 +2,7 @@
 
 A comparison has the values of every batch size and seed at an equal budget, each batch size at the
 learning rate that is best at this budget (Shallue et al. 2019, arXiv 1811.03600, sections 2 and 3).
-`comparisons` and `trends` make rows of them. `_compare_series` yields those of a new budget.
+`comparisons` and `trends` make rows of them. A new budget is yielded by `_compare_series`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pandas
 from batchscope.analysis import chosen_rates, intervals, run_series, targets, trainings
 from batchscope.analysis.intervals import Interval
 from batchscope.analysis.targets import Target
-from batchscope.analysis.trainings import RUN_LOSS, Choice, Evaluated, Trainings
+from batchscope.analysis.trainings import RUN_LOSS, Choice, Evaluations, Trainings
 from batchscope.store.records import FINISHED, UNSUCCESSFUL
 from batchscope.study import budget_kinds, external_columns, stages, tasks
 from batchscope.study.budget_kinds import (
@@ -34,11 +34,11 @@ from batchscope.study.budget_kinds import (
 )
 
 MIN_SIZES = 2
-# A timing job measures it regardless of the status of the run.
+# A column of runs.csv that a timing job measures, regardless of the status of the run.
 _TIMING_COLUMN = "seconds_per_epoch"
 LOSS = "validation_loss"  # column of trajectories.csv that chooses the rates
-DefaultTarget = Callable[[Trainings], Target | None]
 COST_MARGIN = 0.1  # default margin of a cost to a target
+DefaultTarget = Callable[[Trainings], Target | None]
 
 
 class Budget(NamedTuple):
@@ -145,22 +145,22 @@ def _with_earlier(
 
     An earlier comparison of other batch sizes is left out.
     """
-    *before, (_, share) = stages.analyses_so_far(len(series.axes[2]), analyses)
+    *earlier_stages, (_, share) = stages.analyses_so_far(len(series.axes[2]), analyses)
     earlier_analyses = [
         {
-            _key(comparison): replace(comparison, share=earlier_share)
-            for comparison in compare(series.with_first(seeds))
+            _kind_and_outcome(comparison): replace(comparison, share=earlier_share)
+            for comparison in compare(series.with_first_seeds(seeds))
         }
-        for seeds, earlier_share in before
+        for seeds, earlier_share in earlier_stages
     ]
     for comparison in compare(series):
-        matches = (analysis.get(_key(comparison)) for analysis in earlier_analyses)
+        matches = (analysis.get(_kind_and_outcome(comparison)) for analysis in earlier_analyses)
         sizes = comparison.batch_sizes
         earlier = (match for match in matches if match and match.batch_sizes == sizes)
         yield replace(comparison, share=share, earlier=tuple(earlier))
 
 
-def _key(comparison: BudgetComparison) -> tuple[str, str]:
+def _kind_and_outcome(comparison: BudgetComparison) -> tuple[str, str]:
     return comparison.budget.kind, comparison.outcome
 
 
@@ -169,11 +169,12 @@ def _compare_series(
 ) -> Iterator[BudgetComparison]:
     """Yield one comparison of a series per budget and outcome.
 
-    To the target, at convergence and at the end, a batch size has one rate for all data: `advised`.
+    To the target, at convergence and at the end, a batch size has one rate for all data, that of
+    the choice `advised`.
     """
     advised = None
     if trainings.end_at_equal_budget(series.runs):
-        yield from _at_equal_budget(series, margins)
+        yield from _comparisons_at_equal_budget(series, margins)
     elif series.finished[LOSS].notna().any():
         losses = cube_at_budget(series, Budget(CONVERGENCE), LOSS)
         costs = np.full_like(losses, math.nan)
@@ -182,14 +183,14 @@ def _compare_series(
         advised = series.choose_for_all_data(losses, costs, margins.get(SECONDS, COST_MARGIN))
         for budget in shared:
             if budget.kind == CONVERGENCE:
-                yield from _to_target(series, target, margins, advised)
+                yield from _comparisons_to_target(series, target, margins, advised)
             one_rate = advised if budget.kind == CONVERGENCE else None
-            yield from _at_budget(series, budget, margins, one_rate)
+            yield from _comparisons_at_budget(series, budget, margins, one_rate)
     # External runs with a single row have no other end than the equal budget.
     has_ends = not trainings.end_at_equal_budget(series.runs)
     for outcome, margin in margins.items() if has_ends else ():
         if outcome in series.runs and series.runs[outcome].notna().any():
-            yield _at_own_end(series, outcome, margin, advised)
+            yield _comparison_at_own_end(series, outcome, margin, advised)
 
 
 def shared_budgets(evaluations: pandas.DataFrame, stated: Mapping[str, Any]) -> list[Budget]:
@@ -204,14 +205,14 @@ def shared_budgets(evaluations: pandas.DataFrame, stated: Mapping[str, Any]) -> 
     last = finished.groupby(["machine", "run"])[[*AXES.values()]].max()
     if run_series.follows_horizon(evaluations):
         ends = {*last[AXES[EPOCHS]], *finished[EPOCHS]}
-        equal = [Budget(EPOCHS, float(ends.pop()))] if len(ends) == 1 else []
-        return [*equal, Budget(CONVERGENCE)]
+        budgets = [Budget(EPOCHS, float(ends.pop()))] if len(ends) == 1 else []
+        return [*budgets, Budget(CONVERGENCE)]
     axes = {kind: axis for kind, axis in AXES.items() if last[axis].notna().any()}
-    equal = [Budget(kind, float(stated.get(kind, last[axis].min()))) for kind, axis in axes.items()]
-    return [*equal, Budget(CONVERGENCE)]
+    values = {kind: float(stated.get(kind, last[axis].min())) for kind, axis in axes.items()}
+    return [*(Budget(*item) for item in values.items()), Budget(CONVERGENCE)]
 
 
-def _comparison(
+def _make_comparison(
     series: Trainings,
     budget: Budget,
     outcome: str,
@@ -225,7 +226,7 @@ def _comparison(
     return BudgetComparison(series, budget, outcome, margin, chosen, **marks)
 
 
-def _at_budget(
+def _comparisons_at_budget(
     series: Trainings, budget: Budget, margins: Mapping[str, float], advised: Choice | None
 ) -> Iterator[BudgetComparison]:
     """Yield one comparison per outcome at a shared budget, on test data or else validation data.
@@ -233,17 +234,17 @@ def _at_budget(
     At convergence `advised` has the rates. Otherwise the rate has the lowest mean validation loss
     of all seeds at the budget. On validation data the other seeds choose the rate of each seed.
     """
-    losses, quantities = cube_at_budget(series, budget, LOSS), _quantities(series)
+    losses, quantities = cube_at_budget(series, budget, LOSS), _default_margins(series)
     on_test = [f"test_{name}" for name in quantities]
     complete = filter(series.is_complete, on_test)
     cubes = {name: cube_at_budget(series, budget, name) for name in complete}
     marks = {}
     if advised:
-        marks["still_falling"] = _still_falling(series, advised)
+        marks["still_falling"] = _sizes_still_falling(series, advised)
         if not cubes:  # test data may be measured at the end only
             rows = run_series.finished_runs(series.runs)
             measured = [name for name in on_test if name in rows and rows[name].notna().all()]
-            cubes = {name: series.column(name) for name in measured}
+            cubes = {name: series.column_cube(name) for name in measured}
     else:
         axis = AXES[budget.kind]
         ended = series.per_run(lambda rows: targets.is_ended_before(rows[axis], budget.value))
@@ -261,10 +262,12 @@ def _at_budget(
         if margin is not None:
             choice = advised and advised.apply(cubes[name])
             choice = choice or series.choose_by_losses(losses, cubes[name], name == validation)
-            yield _comparison(series, budget, name, margin, choice, **marks)
+            yield _make_comparison(series, budget, name, margin, choice, **marks)
 
 
-def _at_equal_budget(series: Trainings, margins: Mapping[str, float]) -> Iterator[BudgetComparison]:
+def _comparisons_at_equal_budget(
+    series: Trainings, margins: Mapping[str, float]
+) -> Iterator[BudgetComparison]:
     """Yield one comparison per outcome, and one of seconds, for external runs with a single row."""
 
     def single_rows(name: str) -> np.ndarray:
@@ -272,13 +275,13 @@ def _at_equal_budget(series: Trainings, margins: Mapping[str, float]) -> Iterato
         return series.outcome_cube(values, tasks.higher_is_better(name, series.metrics))
 
     equal = budget_kinds.equal_budget(series.finished)
-    outcomes = [*filter(series.is_complete, external_columns.outcomes(series.metrics))]
+    outcomes = [*filter(series.is_complete, external_columns.outcomes_with(series.metrics))]
     if equal is None or not outcomes:
         return
     budget, losses = Budget(*equal), single_rows(outcomes[0])
     losses = -losses if tasks.higher_is_better(outcomes[0], series.metrics) else losses
     default_margins: dict[str, float | None] = {}
-    for quantity, default in _quantities(series).items():
+    for quantity, default in _default_margins(series).items():
         names = (f"{split}_{quantity}" for split in ("test", "validation", "train"))
         if name := next(filter(outcomes.__contains__, names), None):
             default_margins[name] = default
@@ -288,10 +291,10 @@ def _at_equal_budget(series: Trainings, margins: Mapping[str, float]) -> Iterato
         margin = margins.get(name, default)
         if margin is not None:
             choice = series.choose_by_losses(losses, single_rows(name), by_others=True)
-            yield _comparison(series, budget, name, margin, choice)
+            yield _make_comparison(series, budget, name, margin, choice)
 
 
-def _quantities(series: Trainings) -> dict[str, float | None]:
+def _default_margins(series: Trainings) -> dict[str, float | None]:
     """Return the loss and the metrics of a series, each with its default margin, if it has one."""
     series_tasks = tasks.from_columns(series.finished.columns[series.finished.notna().any()])
     names = [name for task in series_tasks for name in tasks.TASKS[task]]
@@ -300,21 +303,21 @@ def _quantities(series: Trainings) -> dict[str, float | None]:
     return {**margins, "loss": tasks.loss_margin(series_tasks), **user_metrics}
 
 
-def _at_own_end(
+def _comparison_at_own_end(
     series: Trainings, outcome: str, margin: float, advised: Choice | None
 ) -> BudgetComparison:
     """Return the comparison of a column of runs.csv, at the rates of `advised`.
 
     Without `advised` the losses choose the rates. Without losses the outcome itself does.
     """
-    losses, cube = series.column(RUN_LOSS), series.column(outcome)
+    losses, cube = series.column_cube(RUN_LOSS), series.column_cube(outcome)
     if advised:
-        return _comparison(series, Budget(END), outcome, margin, advised.apply(cube))
+        return _make_comparison(series, Budget(END), outcome, margin, advised.apply(cube))
     by_others = outcome.startswith("validation")
     if not np.isfinite(losses).any():
         losses, by_others = -cube if tasks.higher_is_better(outcome, series.metrics) else cube, True
     choice = series.choose_by_losses(losses, cube, by_others)
-    return _comparison(series, Budget(END), outcome, margin, choice)
+    return _make_comparison(series, Budget(END), outcome, margin, choice)
 
 
 def from_column(
@@ -325,22 +328,25 @@ def from_column(
     A failed run has no value. A batch size is infinitely bad if it has failed runs and no value.
     """
     series = Trainings({}, rows, rows.iloc[:0])
-    (comparison,) = _with_earlier(series, analyses, lambda first: [_column_values(first, column)])
+    (comparison,) = _with_earlier(
+        series, analyses, lambda first: [_comparison_of_column(first, column)]
+    )
     return comparison
 
 
-def _column_values(series: Trainings, column: str) -> BudgetComparison:
+def _comparison_of_column(series: Trainings, column: str) -> BudgetComparison:
     rows = series.runs
     finished, failed = rows["status"] == FINISHED, rows["status"].isin(UNSUCCESSFUL)
     numbers = rows[column].astype(float)
     numbers = numbers.where(np.isfinite(numbers) & (finished | (column == _TIMING_COLUMN)))
+    # Without tuned rates, a batch size has at most one number per seed.
     values, failures = (
         np.fmax.reduce(series.cube(row), axis=1) for row in (numbers, np.where(failed, 1.0, np.nan))
     )
     values[np.isnan(values).all(axis=1) & (failures == 1).any(axis=1)] = math.inf
     none, rates = np.zeros(len(values), bool), np.full(len(values), math.nan)
     choice = Choice(values, rates, none, np.zeros(values.shape, int), none)
-    return _comparison(series, Budget(END), column, math.nan, choice)
+    return _make_comparison(series, Budget(END), column, math.nan, choice)
 
 
 def series_target(
@@ -356,7 +362,7 @@ def series_target(
     return stated_targets[0] if stated_targets else default_target(series)
 
 
-def _to_target(
+def _comparisons_to_target(
     series: Trainings, target: Target | None, margins: Mapping[str, float], advised: Choice | None
 ) -> Iterator[BudgetComparison]:
     """Yield one comparison per cost to a target: updates, examples and seconds.
@@ -373,13 +379,13 @@ def _to_target(
             chosen = advised.apply(costs) if advised else series.choose_by_costs(costs)
             index = np.maximum(chosen.rate_index, 0)
             at_first = chosen_rates.values_at_rates(reached_at_first, index).any(axis=1)
-            yield _comparison(series, budget, axis, margin, chosen, at_first=at_first)
+            yield _make_comparison(series, budget, axis, margin, chosen, at_first=at_first)
 
 
-def _still_falling(series: Trainings, advised: Choice) -> np.ndarray:
+def _sizes_still_falling(series: Trainings, advised: Choice) -> np.ndarray:
     """Return whether most trainings of each size end at their lowest loss, at the advised rate."""
 
-    def ends_at_lowest(rows: Evaluated) -> float:
+    def ends_at_lowest(rows: Evaluations) -> float:
         losses = rows[LOSS]
         is_known = len(losses) > 1 and np.isfinite(losses).any()
         return float(np.nanargmin(losses) == len(losses) - 1) if is_known else math.nan
@@ -392,7 +398,7 @@ def cube_at_budget(series: Trainings, budget: Budget, name: str) -> np.ndarray:
     """Return a column of trajectories.csv at a budget as a cube; NaN if it was not reached."""
     lower_is_better = tasks.lower_is_better(name, series.metrics)
 
-    def read(rows: Evaluated) -> float:
+    def read(rows: Evaluations) -> float:
         if budget.kind != CONVERGENCE:
             used, logarithmic = rows[AXES[budget.kind]], tasks.is_logarithmic(name)
             return targets.value_at_budget(used, rows[name], budget.value, logarithmic)

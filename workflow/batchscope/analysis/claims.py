@@ -2,8 +2,9 @@
 
 A claim must hold for every series of the rows that it selects. A claim about single cells must hold
 for each cell. A ratio is a statement about logarithms. The claims of one document in one study are
-a family of statements (see `verdicts`). A new column goes into `_claim_row`, a new reason into
-`_reason_untestable`, and a new type of test into `_STATEMENTS`.
+a family of statements (see `verdicts`). A new column goes into `_claim_row` and
+`decision_columns.CLAIMS`, a new reason into `_reason_untestable`, and a new type of test into
+`_STATEMENTS` and `study.claims.AnyTest`.
 """
 
 from __future__ import annotations

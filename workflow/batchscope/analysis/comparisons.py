@@ -3,7 +3,7 @@
 Signs: `estimate` is the outcome minus the best of the others (the ratio of a cost), so a negative
 one is a lower accuracy or a lower loss. `bound` is the margin, negative if higher is better. Values
 are NaN without a run, and infinite if a run failed. `reasons_not_compared` says which batch sizes
-are then left out. A new column goes into `_rows`.
+are then left out. A new column goes into `_rows` and `decision_columns.COMPARISONS`.
 """
 
 from __future__ import annotations

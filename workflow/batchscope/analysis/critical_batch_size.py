@@ -16,8 +16,7 @@ import numpy as np
 from scipy import optimize, special
 
 from batchscope.analysis import intervals
-from batchscope.study.external_columns import MIN_SIZES
-from batchscope.study.outcomes import LEVEL
+from batchscope.study.outcomes import LEVEL, MIN_FIT_SIZES
 
 NAN = math.nan
 ROUNDING = 1e-9  # largest residual of log S of an exact fit
@@ -172,7 +171,7 @@ def _interval_over_seeds(sizes: np.ndarray, table: np.ndarray, differ: bool) -> 
     by_seed = [
         _search(sizes[~np.isnan(logs)], logs[~np.isnan(logs)])[0]
         for logs in table.T
-        if (~np.isnan(logs)).sum() >= MIN_SIZES
+        if (~np.isnan(logs)).sum() >= MIN_FIT_SIZES
     ]
     if len(by_seed) < 2:
         return math.inf, -math.inf

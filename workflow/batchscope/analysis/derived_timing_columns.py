@@ -44,7 +44,7 @@ def _with_memory(rows: pandas.DataFrame) -> pandas.DataFrame:
     keys = [name for name in ("machine", "sweep", REPEAT_COLUMN) if name in rows]
     for _, sweep in rows.groupby(keys):
         for column in _PEAKS:
-            _, slope = step_cost.memory_per_image(sweep["batch_size"], sweep[column])
+            _, slope = step_cost.memory_line(sweep["batch_size"], sweep[column])
             if slope.low > 0:
                 rows.loc[sweep.index, _MEMORY] = [*slope[:3], column]
                 break

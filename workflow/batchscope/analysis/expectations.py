@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas
 
-from batchscope.analysis import intervals, run_series, verdicts
+from batchscope.analysis import intervals, racing, run_series, verdicts
 from batchscope.analysis.advice_series import RATE, AdviceSeries, Row
 from batchscope.analysis.targets import Target
 from batchscope.store.records import FAILED
@@ -31,7 +31,7 @@ _BEST_TO_WORST = [Verdict.WITHIN, Verdict.PROVISIONAL, Verdict.BEYOND]
 
 
 def _runs(series: AdviceSeries, *columns: str) -> pandas.DataFrame:
-    runs = series.runs("run", "status", *_RUN_COLUMNS, *columns).set_index("run")
+    runs = series.run_columns("run", "status", *_RUN_COLUMNS, *columns).set_index("run")
     numbers = runs.drop(columns="status").apply(pandas.to_numeric, errors="coerce")
     return numbers.assign(status=runs["status"])
 
@@ -87,7 +87,7 @@ def expectation_rows(series: AdviceSeries) -> Iterator[Row]:
         patience = {run: needed_patience(*rows.to_numpy(float).T) for run, rows in by_run}
         columns[PATIENCE] = pandas.Series(patience).reindex(runs.index)
     for size in series.sizes:
-        rate = series.rate(size)
+        rate = series.rate_of_size(size)
         selected = (runs["batch_size"] == size) & (math.isnan(rate) | runs[RATE].eq(rate))
         for name, column in columns.items():
             if column[selected].isna().all():
@@ -118,14 +118,17 @@ def needed_patience(losses: Any, epochs: Any) -> float:
 def rate_rows(series: AdviceSeries) -> Iterator[Row]:
     """Yield one row per rate that was tried at the recommended size, against the recommended rate.
 
-    It has the worst verdict on the outcomes and on the updates to the target.
+    It has the worst verdict on the outcomes and on the updates to the target. A rate that left the
+    race was shown to be worse.
     """
-    size, chosen = series.recommended, series.rate(series.recommended)
+    size, chosen = series.recommended_size, series.rate_of_size(series.recommended_size)
     runs = _runs(series)
     runs = runs[(runs["batch_size"] == size) & runs[RATE].notna()]
     failed = runs["status"].isin(FAILED).groupby(runs[RATE]).any()
     tables = dict(_values_by_rate(series, size))
     bounds = series.limits.drop_duplicates("outcome").set_index("outcome")["bound"]
+    race = series.tables.race.reindex(columns=["batch_size", RATE, "status"])
+    left_rates = {*race.loc[(race["batch_size"] == size) & (race["status"] == racing.LEFT), RATE]}
     for rate in failed.index:
         row: Row = {"batch_size": size, RATE: rate, "verdict": Verdict.WITHIN}
         if failed[rate]:
@@ -138,12 +141,14 @@ def rate_rows(series: AdviceSeries) -> Iterator[Row]:
             ]
             differences.sort(key=lambda difference: _BEST_TO_WORST.index(difference["verdict"]))
             row |= differences[-1] if differences else {"verdict": Verdict.PROVISIONAL}
+            if rate in left_rates and row["verdict"] != Verdict.BEYOND:
+                row |= {"verdict": Verdict.BEYOND, "reason": Reason.RATE_LEFT}
         yield row
 
 
 def _values_by_rate(series: AdviceSeries, size: int) -> Iterator[tuple[str, pandas.DataFrame]]:
     """Yield each limit with a table of seeds x rates; a cost has the updates to the target."""
-    at_target = series.at(TARGET)
+    at_target = series.rows_at_budgets(TARGET)
     for name in series.limits["outcome"].unique():
         if name not in COSTS:
             values, _ = outcome_values(series, name)

@@ -1,8 +1,10 @@
-"""Losses of branches in, the largest batch size that does not raise the loss out.
+"""Branches in, local_critical_batch_size.csv out: for each multiple of the batch size, whether it
+raises the loss, and the mean over seeds of the largest that does not.
 
-Branches of a training use multiples of its batch size (the column `factor`). For each multiple k
-the tested statement is: the loss of k exceeds the loss of no smaller multiple by more than the
-tolerance. It has one contrast per smaller multiple, paired by seed.
+A point is a share of the training's examples at which branches begin. They use multiples of its
+batch size (the column `factor`). For each multiple k the tested statement is: the loss of k exceeds
+the loss of no smaller multiple by more than the tolerance. It has one contrast per smaller
+multiple, paired by seed. A new column goes into `_rows` and `decision_columns.LOCAL_CRITICAL`.
 """
 
 from __future__ import annotations
@@ -54,9 +56,10 @@ def _rows(
                 "batch_size": size,
                 "share": share,
                 "examples_used": float(size_points["examples_used"].mean()),
-                **_interval_over_seeds(size_points, size * losses.index.to_numpy()),
-                **_noise_scale(size_points),
+                **_critical_size_columns(size_points, size * losses.index.to_numpy()),
+                **_noise_scale_columns(size_points),
             }
+            # The multiple 1 is always first (`measures.branches`), with nothing to compare with.
             for multiple in losses.index[1:]:
                 smaller = losses[losses.index < multiple].dropna(how="all")
                 columns = _statement_of_multiple(losses.loc[multiple], smaller, tolerance, analyses)
@@ -82,7 +85,7 @@ def _statement_of_multiple(
     return {"bound": tolerance, "statement": statement}
 
 
-def _interval_over_seeds(points: pandas.DataFrame, sizes: np.ndarray) -> dict[str, float]:
+def _critical_size_columns(points: pandas.DataFrame, sizes: np.ndarray) -> dict[str, float]:
     """Return the geometric mean over seeds with its interval.
 
     A seed's value (`measures.branches`) is the largest tried size that passes. The true one is
@@ -101,7 +104,7 @@ def _interval_over_seeds(points: pandas.DataFrame, sizes: np.ndarray) -> dict[st
     return intervals.columns("critical_batch_size", (mean, low, high))
 
 
-def _noise_scale(points: pandas.DataFrame) -> dict[str, float]:
+def _noise_scale_columns(points: pandas.DataFrame) -> dict[str, float]:
     scale = noise_scales.from_runs(points)
     if not scale.is_resolved:
         return {}

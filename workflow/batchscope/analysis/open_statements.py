@@ -115,7 +115,7 @@ def comparison_rows(tables: AdviceTables, request: advice_series.AdviceRequest) 
     varying = run_series.varying_factors(tables.comparisons.drop(columns=advice_series.RATE))
     for series in advice_series.from_tables(tables, request):
         factors = {name: series.factors[name] for name in varying if name in series.factors}
-        unresolved = series.unresolved.index
+        unresolved = series.unresolved_limits.index
         for index, row in series.limits.iterrows():
             if row["verdict"] == Verdict.NOT_TESTABLE:
                 continue

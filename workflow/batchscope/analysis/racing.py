@@ -195,7 +195,7 @@ def _criteria(
 def _end_criteria(series: Trainings, margins: Mapping[str, float]) -> list[Criterion]:
     criteria = []
     for name in margins:
-        values = series.column(name)
+        values = series.column_cube(name)
         if np.isfinite(values).any():
             higher = tasks.higher_is_better(name, series.metrics)
             criteria.append(Criterion(END, name, -values if higher else values))

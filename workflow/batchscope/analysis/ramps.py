@@ -120,7 +120,7 @@ def _rows_of_ramp(
 
 
 def _values_at_best_rate(arm: Trainings, column: str) -> Choice:
-    losses, cube = arm.column(RUN_LOSS), arm.column(column)
+    losses, cube = arm.column_cube(RUN_LOSS), arm.column_cube(column)
     return arm.choose_by_losses(losses, cube, not column.startswith("test"))
 
 
@@ -164,7 +164,7 @@ def _cost_contrasts(arms: Sequence[Trainings], outcome: str, column: str) -> lis
     best = min(chosen, key=lambda index: np.nanmean(sign * chosen[index].values))
 
     def cost(trainings: Trainings, chosen: Choice) -> pandas.Series:
-        values = chosen_rates.values_at_rates(trainings.column(column), chosen.rate_index)
+        values = chosen_rates.values_at_rates(trainings.column_cube(column), chosen.rate_index)
         return _by_seed(trainings, np.where(chosen.rate_index < 0, math.nan, values))
 
     ratios = cost(arm, _values_at_best_rate(arm, outcome)) / cost(constant[best], chosen[best])

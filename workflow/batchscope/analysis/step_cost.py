@@ -1,10 +1,10 @@
-"""Times and memory of a step by batch size in; fixed cost, cost per example and knee out.
+"""Times and memory of a step by batch size in, fixed cost and cost per example out.
 
 Times are a table with a row per batch size and a column per round, in seconds per step: a block of
 each round of turns, or the median of each job. They scatter in proportion to themselves, so every
 fit weights a median by its inverse. The problem is then linear. The estimate is low by about the
 square of the relative noise of the medians, 0.04 % at 2 %. A new column of a sweep goes into
-`summary_columns`.
+`throughput_knee.summary_columns`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,12 @@ import numpy as np
 import pandas
 from scipy import special
 
-from batchscope.analysis import intervals
 from batchscope.analysis.intervals import Interval
 from batchscope.study.outcomes import LEVEL
 
-PLATEAU_SHARE = 0.9  # the knee is where the throughput reaches this share of the plateau
-MAX_LINE_RESIDUAL = 0.05  # relative; half of the distance of that share from the plateau
-# Noise floor above which no plateau is estimated. Half of the floor is about two standard errors
-# of a median. At 20 % these are the 10 % between the share and the plateau.
-MAX_NOISE = 1.2
+# Largest relative residual of a line that fits: half of the 10 % between the knee of the throughput
+# and its plateau (`throughput_knee`).
+MAX_LINE_RESIDUAL = 0.05
 _ROUNDING = 1e-9  # a cost below this share of every time of a step is 0
 # Smallest resolvable excess of a peak over the lowest one, which starting and tracing may cause.
 # Repeated peaks of the same batch differ by about 1 MB.
@@ -49,7 +46,7 @@ def is_resolved(cost: StepCost) -> bool:
     return has_ratio and cost.residual <= MAX_LINE_RESIDUAL
 
 
-def fixed_cost(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> StepCost:
+def fit_step_cost(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> StepCost:
     """Fit the fixed cost of a step and the cost per example.
 
     The half-width of an interval is the root of the sum of two squared half-widths (Howe 1974,
@@ -61,13 +58,13 @@ def fixed_cost(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> StepCost
         blocks: Positive times, shape (sizes, rounds). A single round gives no interval of a cost.
         of_jobs: Whether each round is a job. Otherwise two batch sizes give no interval.
     """
-    sizes, table = _table(batch_sizes, blocks)
+    sizes, table = sorted_times(batch_sizes, blocks)
     medians = np.median(table, axis=1)
     costs, covariance, squares = line(sizes, medians, 1 / medians)
     # If a cost is 0 or hardly more, the interval of the ratio has no upper end.
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         slopes = np.vstack([np.eye(2), [1, -1] / costs])  # derivatives of a, b and log(a / b)
-        half = student_t(len(sizes) - 2) * np.sqrt(np.diag(slopes @ covariance @ slopes.T))
+        half = t_quantile(len(sizes) - 2) * np.sqrt(np.diag(slopes @ covariance @ slopes.T))
         if of_jobs and len(sizes) == 2:  # the line goes through both sizes without any error
             half = np.zeros(3)
         half = np.hypot(half, _common_half_widths(sizes, table, costs, of_jobs))
@@ -105,7 +102,7 @@ def from_evaluations(rows: pandas.DataFrame) -> StepCost | None:
         return None
     shared = jobs.dropna(axis=1)
     blocks = shared if len(shared.columns) else jobs.median(axis=1).to_frame()
-    cost = fixed_cost(jobs.index, blocks.to_numpy(), len(blocks.columns) > 1)
+    cost = fit_step_cost(jobs.index, blocks.to_numpy(), len(blocks.columns) > 1)
     return cost if is_resolved(cost) else None
 
 
@@ -133,17 +130,18 @@ def _common_half_widths(
     rounds = table.shape[1]
     if rounds < 2:
         return np.array([math.nan, math.nan, 0.0])
-    logs = _logs(table)
+    logs = logs_over_median(table)
     if of_jobs:
         medians = np.median(table, axis=1, keepdims=True)
         lines = np.linalg.lstsq(_design(sizes, 1 / medians), logs, rcond=None)[0]
         by_round = np.vstack([lines, np.subtract(*(lines / costs[:, None]))])
     else:
         by_round = np.outer([*np.abs(costs), 0.0], logs.mean(axis=0))
-    return student_t(rounds - 1) * math.sqrt(math.pi / 2 / rounds) * by_round.std(axis=1, ddof=1)
+    return t_quantile(rounds - 1) * math.sqrt(math.pi / 2 / rounds) * by_round.std(axis=1, ddof=1)
 
 
-def student_t(freedom: int) -> float:
+def t_quantile(freedom: int) -> float:
+    """Return the quantile of Student's t for a two-sided interval; NaN without freedom."""
     return float(special.stdtrit(freedom, 1 - LEVEL / 2)) if freedom > 0 else math.nan
 
 
@@ -151,98 +149,11 @@ def _design(x: np.ndarray, weights: Any) -> np.ndarray:
     return np.column_stack([np.ones(len(x)), x]) * np.reshape(weights, (-1, 1))
 
 
-def _logs(table: np.ndarray) -> np.ndarray:
+def logs_over_median(table: np.ndarray) -> np.ndarray:
     return np.log(table / np.median(table, axis=1, keepdims=True))
 
 
-def summary_columns(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> dict[str, Any]:
-    """Return the columns of costs, noise, plateau and knee; arguments as for `fixed_cost`."""
-    fit, noise = fixed_cost(batch_sizes, blocks, of_jobs), noise_floor(blocks, of_jobs)
-    knee = knee_columns(batch_sizes, blocks, fit, noise)
-    throughput = {"half_batch": fit.half_batch.mean, **knee}
-    return {
-        **intervals.columns("fixed_seconds", fit.fixed),
-        **intervals.columns("seconds_per_image", fit.per_image),
-        "line_residual": fit.residual,
-        "noise_floor": noise,
-        "highest_examples_per_second": float((batch_sizes / np.median(blocks, axis=1)).max()),
-        **(dict.fromkeys(throughput) if is_too_noisy(noise) else throughput),
-    }
-
-
-def knee_columns(sizes: Any, blocks: Any, cost: StepCost, noise: float = 1.0) -> dict[str, Any]:
-    """Return the columns of the plateau, of the knee at 90 % of it, and of `still_rising`.
-
-    A line through three or more sizes fits if its residual is at most 5 %, or half of the noise
-    floor (two standard errors of a median). Its knee, 9 a / b, is reported if it is within the
-    sizes, unless the interval contains every size. `knee_batch_size` is the smallest size that
-    reaches the share, if no larger size is short of it by the upper quartile of its blocks'
-    throughputs. Throughput still rises only if the largest size is not short of the best one.
-    """
-    sizes, table = _table(sizes, blocks)
-    speeds, fitted = sizes / np.median(table, axis=1), Interval()
-    first, largest = sizes[[0, -1]]
-    line_fits = len(sizes) > 2 and cost.residual <= max(MAX_LINE_RESIDUAL, math.log(noise) / 2)
-    if line_fits and cost.per_image.mean > 0:
-        plateau = 1 / cost.per_image.mean
-        factor = PLATEAU_SHARE / (1 - PLATEAU_SHARE)
-        line_knee = Interval(*(factor * end for end in cost.half_batch[:3]))
-        rises = line_knee.mean > largest
-        excludes_sizes = line_knee.low > first or line_knee.high < largest
-        if first <= line_knee.mean <= largest and excludes_sizes:
-            fitted = line_knee
-    else:
-        plateau, rises = _plateau(sizes, speeds, noise)
-    rising = bool(rises and speeds[-1] >= PLATEAU_SHARE * speeds.max())
-    min_speed = PLATEAU_SHARE * plateau
-    short = np.flatnonzero(~(sizes / np.percentile(table, 25, axis=1) >= min_speed))
-    reached = np.flatnonzero(speeds >= min_speed)
-    reached = reached[reached > short.max(initial=-1)]
-    return {
-        **intervals.columns("knee_fitted", fitted),
-        "plateau_examples_per_second": plateau,
-        "knee_batch_size": int(sizes[reached[0]]) if len(reached) and not rising else None,
-        "still_rising": rising,
-    }
-
-
-def _plateau(sizes: np.ndarray, speeds: np.ndarray, noise: float) -> tuple[float, bool]:
-    """Return the plateau if no line fits, and whether throughput still rises.
-
-    Throughput rises if the largest size gains more over one of at most half its size than a line
-    with its knee at the largest size would: 10 % for half the size. Else the plateau is the median
-    of the sizes from half the largest on. It is NaN if the best size exceeds it beyond the noise.
-    """
-    largest, best = sizes[-1], speeds.max()
-    at_most_half = np.flatnonzero(sizes <= largest / 2)
-    other = at_most_half[-1] if len(at_most_half) else max(len(sizes) - 2, 0)
-    min_gain = PLATEAU_SHARE + (1 - PLATEAU_SHARE) * largest / sizes[other]
-    rises = bool(speeds[-1] > min_gain * speeds[other])
-    plateau = float(np.median(speeds[sizes >= largest / 2]))
-    falls = noise * plateau < PLATEAU_SHARE * best
-    no_plateau = falls or (rises and speeds[-1] >= PLATEAU_SHARE * best)
-    return math.nan if no_plateau else plateau, rises
-
-
-def is_too_noisy(noise: float | None) -> bool:
-    """Return whether a noise floor, None if unknown, is too high to estimate a plateau."""
-    return noise is not None and bool(noise > MAX_NOISE)
-
-
-def noise_floor(blocks: Any, of_jobs: bool = False) -> float:
-    """Return the factor, at least 1, between two measurements of the same size.
-
-    The blocks of a size are dealt alternately into two halves. The floor is the 95 % quantile over
-    sizes of |log ratio| of their medians: the largest one for up to 20 sizes. The speed of a job as
-    a whole is divided out, since it hides no difference between sizes.
-    """
-    table = np.asarray(blocks, float)
-    table = table / np.exp(_logs(table).mean(axis=0)) if of_jobs else table
-    logs = np.log(np.median(table[:, ::2], axis=1) / np.median(table[:, 1::2], axis=1))
-    return math.exp(np.quantile(np.abs(logs), 0.95, method="higher"))
-
-
-def memory_per_image(batch_sizes: Any, peaks_mb: Any) -> tuple[float, Interval]:
+def memory_line(batch_sizes: Any, peaks_mb: Any) -> tuple[float, Interval]:
     """Return the fixed memory and the memory per example in MB; NaN if no line is possible."""
     sizes, peaks = np.asarray(batch_sizes, float), np.asarray(peaks_mb, float)
     lowest = peaks.min(where=np.isfinite(peaks), initial=math.inf)
@@ -250,12 +161,12 @@ def memory_per_image(batch_sizes: Any, peaks_mb: Any) -> tuple[float, Interval]:
     if len(set(sizes[used])) < 2:
         return math.nan, Interval()
     (fixed, slope), covariance, _ = line(sizes[used], peaks[used], 1.0)
-    half = student_t(used.sum() - 2) * math.sqrt(covariance[1, 1])
+    half = t_quantile(used.sum() - 2) * math.sqrt(covariance[1, 1])
     return float(fixed), Interval(*map(float, (slope, slope - half, slope + half)))
 
 
-def _table(batch_sizes: Any, blocks: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return sizes and their times, shape (sizes, rounds), ascending in size."""
+def sorted_times(batch_sizes: Any, blocks: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return batch sizes in ascending order, and their times, shape (sizes, rounds)."""
     sizes = np.asarray(batch_sizes, float).ravel()
     table = np.asarray(blocks, float).reshape(len(blocks), -1)
     order = np.argsort(sizes)

@@ -12,25 +12,25 @@ from typing import Any
 import pandas
 from pandas.api import types
 
-from batchscope.analysis import derived_timing_columns, step_cost
+from batchscope.analysis import derived_timing_columns, throughput_knee
 from batchscope.study.tables import TIMING_FIRST_COLUMNS, TIMING_TABLES
 from batchscope.study.timing_columns import REPEAT_COLUMN
 
 _QUARTILES = {"q1": 0.25, "q3": 0.75}
 
 
-def table_over_jobs(table: str, read: Callable[[str], pandas.DataFrame]) -> pandas.DataFrame:
+def table_over_jobs(table: str, read_rows: Callable[[str], pandas.DataFrame]) -> pandas.DataFrame:
     """Return the rows of a table, aggregated over the timing jobs of each configuration.
 
     Args:
         table: Name of the table. A table without the column `repeat` stays as it is.
-        read: Name of a table -> its rows.
+        read_rows: Returns the rows of a table by its name.
     """
-    rows = read(table)
+    rows = read_rows(table)
     if REPEAT_COLUMN not in rows:
         return rows
     if table == "training_times":
-        speeds = table_over_jobs("throughput", read)
+        speeds = table_over_jobs("throughput", read_rows)
         return derived_timing_columns.training_times(speeds, rows["at_epoch"].unique())
     keys = [name for name in (*TIMING_FIRST_COLUMNS, "batch_size") if name in rows]
     counted = [name for name, column in TIMING_TABLES[table].columns.items() if column.adds_up]
@@ -38,7 +38,7 @@ def table_over_jobs(table: str, read: Callable[[str], pandas.DataFrame]) -> pand
     if len(summaries) == len(rows):  # each configuration has a single job
         return summaries
     if table == "sweeps":
-        summaries = _with_fits(summaries, read("throughput"))
+        summaries = _with_fits(summaries, read_rows("throughput"))
     return derived_timing_columns.with_derived_columns(table, summaries)
 
 
@@ -53,15 +53,17 @@ def one_row_per_configuration(
     if not rows.duplicated(keys).any():
         return rows
     measured = rows.columns.drop(keys)
-    result = []
+    summaries = []
     for _, jobs in rows.groupby(keys, sort=False, dropna=False):
         row = jobs.iloc[0].to_dict()
         if len(jobs) > 1:
             row |= {name: _aggregated_value(rows[name], jobs, counted) for name in measured}
-        result.append(row)
+        summaries.append(row)
     # Whole numbers keep their type if some are missing, as for a timing that did not run.
     integers = [name for name in rows if rows[name].dtype == "Int64"]
-    return pandas.DataFrame(result, columns=rows.columns).astype(dict.fromkeys(integers, "Int64"))
+    return pandas.DataFrame(summaries, columns=rows.columns).astype(
+        dict.fromkeys(integers, "Int64")
+    )
 
 
 def _aggregated_value(
@@ -74,13 +76,13 @@ def _aggregated_value(
     single job is left out. `column`, of all configurations, decides about the type.
     """
     name = column.name
-    base, _, end = name.rpartition("_")
+    base, _, suffix = name.rpartition("_")
     if name in counted:
         return jobs[name].sum(min_count=1)
-    if end in ("low", "high") and base in jobs:
+    if suffix in ("low", "high") and base in jobs:
         return None
-    if end in _QUARTILES and base in jobs:
-        return jobs[base].quantile(_QUARTILES[end])
+    if suffix in _QUARTILES and base in jobs:
+        return jobs[base].quantile(_QUARTILES[suffix])
     values = column.dropna()
     if types.is_bool_dtype(values) or not types.is_numeric_dtype(values):
         return next(iter(jobs[name].mode()), None)
@@ -98,8 +100,9 @@ def _with_fits(sweeps: pandas.DataFrame, speeds: pandas.DataFrame) -> pandas.Dat
         medians = speeds[in_sweep].pivot(
             index="batch_size", columns=REPEAT_COLUMN, values="seconds_per_step"
         )
+        # A fit needs two batch sizes that the same two or more jobs timed.
         medians = medians.dropna(axis=1, thresh=2).dropna()
         if min(medians.shape) > 1:
             sizes, times = medians.index.to_numpy(), medians.to_numpy(float)
-            row |= step_cost.summary_columns(sizes, times, of_jobs=True)
+            row |= throughput_knee.summary_columns(sizes, times, of_jobs=True)
     return pandas.DataFrame(rows, columns=sweeps.columns)

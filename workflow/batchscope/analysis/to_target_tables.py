@@ -29,7 +29,8 @@ from batchscope.analysis.targets import Target
 from batchscope.analysis.trainings import Choice, Trainings, for_experiment
 from batchscope.core import display
 from batchscope.study.decision_columns import CRITICAL, TO_TARGET
-from batchscope.study.external_columns import COST_COLUMNS, MIN_SIZES
+from batchscope.study.external_columns import COST_COLUMNS
+from batchscope.study.outcomes import MIN_FIT_SIZES
 from batchscope.study.tasks import Metrics
 
 
@@ -49,7 +50,7 @@ class TargetScaling:
         """The fit of the critical batch size; None with fewer than three usable batch sizes."""
         updates = self.costs["updates"]
         usable = fastest_batch_size.is_usable(updates.values)
-        if usable.sum() < MIN_SIZES:
+        if usable.sum() < MIN_FIT_SIZES:
             return None
         sizes = np.array(self.trainings.axes[0])[usable]
         return critical_batch_size.fit(sizes, updates.values[usable], updates.tuned[usable])
@@ -83,7 +84,7 @@ def scalings_of_experiment(
     """
     scalings, stated_targets = [], [*targets]
     for series in for_experiment(runs, trajectories, metrics) if len(trajectories) else []:
-        if len(series.axes[0]) < MIN_SIZES:
+        if len(series.axes[0]) < MIN_FIT_SIZES:
             continue
         rows = series.evaluations
         axes = [name for name in COST_COLUMNS if name in rows]
@@ -161,7 +162,7 @@ def _training_rows(scaling: TargetScaling) -> Iterator[dict[str, Any]]:
     by_size: dict[str, np.ndarray] = {}  # column -> values, shape (sizes,)
     by_run = {axis: cost.values for axis, cost in scaling.costs.items()}  # shape (sizes, seeds)
     by_run["learning_rate"] = series.rates_at(updates.rate_index)
-    if series.tuned:
+    if series.has_several_rates:
         by_size = {"on_edge": updates.on_edge, "chosen_learning_rate": updates.rates}
         if seconds := scaling.costs.get("seconds"):
             by_size["seconds_on_edge"] = seconds.on_edge

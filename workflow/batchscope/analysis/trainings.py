@@ -1,8 +1,9 @@
-"""The trainings of one series: rows of runs.csv and trajectories.csv in, cubes of numbers out.
+"""Rows of runs.csv and trajectories.csv in, cubes of numbers out: the trainings of one series.
 
 A cube has one number per training, shape (sizes, rates, seeds); NaN without a run. A series has all
 learning rates that were tried. The `choose_...` methods read each batch size at one of them, by the
-rules of `chosen_rates`. A new number of a training is a method of `Trainings` that returns a cube.
+rules of `chosen_rates`. A new number of a training is a method of `Trainings` that returns a cube,
+made by `cube` from a number per run.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from batchscope.analysis.targets import Target
 from batchscope.store.records import FAILED, FINISHED, UNSUCCESSFUL
 from batchscope.study import budget_kinds, external_columns, tasks
 
-Evaluated = dict[str, np.ndarray]  # column -> numbers of one training's evaluations, in order
+Evaluations = dict[str, np.ndarray]  # column -> numbers of one run's evaluations, in order
 RUN_LOSS = "best_validation_loss"  # column of runs.csv that chooses the rates
-N_TARGETS = 3  # number of targets of a series if the study states none
+N_TARGETS = 3  # number of targets of a series if the study states none; the last is the default
+SINGLE_ROW_STOP = "end"  # reason why an external run with a single row stopped
 _BUDGET_COLUMNS = (*budget_kinds.AXES.values(), *external_columns.COST_COLUMNS)
 
 
@@ -57,7 +59,7 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class Trainings:
-    """The trainings of one series."""
+    """The runs of one series and their evaluations, with their numbers as cubes."""
 
     factors: dict[str, Any]  # factors that distinguish the series from others of its experiment
     runs: pandas.DataFrame  # rows of runs.csv, also of runs without an evaluation
@@ -79,32 +81,35 @@ class Trainings:
 
     @functools.cached_property
     def axes(self) -> tuple[list[int], list[float], list[int]]:
+        """The batch sizes, learning rates and seeds along the axes of a cube."""
         sizes, rates, seeds = (np.unique(column).tolist() for column in self._axis_columns)
         return sizes, rates, seeds
 
-    def with_first(self, seeds: int) -> Trainings:
+    def with_first_seeds(self, seeds: int) -> Trainings:
+        """Return the trainings of the first seeds, as at an earlier interim analysis."""
         runs = self.runs[self.runs["seed"].isin(self.axes[2][:seeds])]
         evaluations = self.evaluations[self.evaluations["run"].isin(runs["run"])]
         return replace(self, runs=runs, evaluations=evaluations)
 
     @property
-    def tuned(self) -> bool:
+    def has_several_rates(self) -> bool:
+        """Whether a batch size was trained at several learning rates."""
         sizes, rates, _ = self._axis_columns
         return bool((rates.groupby(sizes).nunique() > 1).any())
 
     @functools.cached_property
-    def _evaluations_of_runs(self) -> dict[str, Evaluated]:
-        columns = dict.fromkeys((*_BUDGET_COLUMNS, *external_columns.outcomes(self.metrics)))
+    def _evaluations_of_runs(self) -> dict[str, Evaluations]:
+        columns = dict.fromkeys((*_BUDGET_COLUMNS, *external_columns.outcomes_with(self.metrics)))
         names = [name for name in columns if name in self.evaluations]
         return {
             run: {name: rows[name].to_numpy(float, na_value=math.nan) for name in names}
             for run, rows in self.evaluations.groupby("run", sort=False)
         }
 
-    def per_run(self, read: Callable[[Evaluated], float]) -> np.ndarray:
+    def per_run(self, read: Callable[[Evaluations], float]) -> np.ndarray:
         """Return `read(evaluations)` of each run, shape (runs,); NaN without an evaluation."""
-        evaluated = (self._evaluations_of_runs.get(run) for run in self.runs["run"])
-        return np.array([read(rows) if rows else math.nan for rows in evaluated], float)
+        evaluations = (self._evaluations_of_runs.get(run) for run in self.runs["run"])
+        return np.array([read(rows) if rows else math.nan for rows in evaluations], float)
 
     def cube(self, values: Any) -> np.ndarray:
         """Return numbers of shape (runs,) as a cube."""
@@ -120,7 +125,7 @@ class Trainings:
         failed = np.where(status.isin(UNSUCCESSFUL), worst, math.nan)
         return self.cube(np.where(status == FINISHED, np.asarray(values, float), failed))
 
-    def column(self, name: str) -> np.ndarray:
+    def column_cube(self, name: str) -> np.ndarray:
         values = self.runs[name].to_numpy(float, na_value=math.nan) if name in self.runs else np.nan
         higher_is_better = tasks.higher_is_better(name, self.metrics)
         return self.outcome_cube(np.broadcast_to(values, len(self.runs)), higher_is_better)
@@ -138,7 +143,7 @@ class Trainings:
         """Whether each training diverged or ran out of memory, shape (runs,)."""
         return self.runs["status"].isin(FAILED).to_numpy()
 
-    def _cube_of_runs(self, read: Callable[[Evaluated], float]) -> np.ndarray:
+    def _cube_of_runs(self, read: Callable[[Evaluations], float]) -> np.ndarray:
         """Return `read(evaluations)` of each run as a cube; infinite if the run failed."""
         return self.cube(np.where(self.failed, math.inf, self.per_run(read)))
 
@@ -214,7 +219,7 @@ class Trainings:
     def target_column(self) -> str | None:
         """Column of the default targets: a loss, or else a metric; None without either."""
         rows = self.evaluations
-        names = (name for name in external_columns.outcomes(self.metrics) if name in rows)
+        names = (name for name in external_columns.outcomes_with(self.metrics) if name in rows)
         return next((name for name in names if np.isfinite(rows[name].astype(float)).any()), None)
 
     def default_target(self) -> Target | None:
@@ -226,29 +231,25 @@ class Trainings:
         # Runs with equal numbers of examples have equal numbers of epochs.
         equal_examples = ends.min() * (1 + targets.ROUNDING)
 
-        def lowest(evaluated: Evaluated, max_examples: float = math.inf) -> float:
-            evaluations = ~np.isnan(evaluated["updates"])
-            if not evaluations.any():
+        def lowest_loss(rows: Evaluations, max_examples: float = math.inf) -> float:
+            has_update = ~np.isnan(rows["updates"])
+            if not has_update.any():
                 return math.nan  # the run is missing
-            losses = targets.as_losses(evaluated, column, self.metrics)
-            kept = evaluations & np.isfinite(losses) & ~(evaluated["examples"] > max_examples)
+            losses = targets.as_losses(rows, column, self.metrics)
+            kept = has_update & np.isfinite(losses) & ~(rows["examples"] > max_examples)
             return float(np.min(losses[kept], initial=math.inf))
 
         value = targets.default_value(
-            self._cube_of_runs(self._first_loss_reader(column)),
-            self._cube_of_runs(lambda evaluated: lowest(evaluated, equal_examples)),
-            self._cube_of_runs(lowest),
+            self._cube_of_runs(lambda rows: self._first_loss(rows, column)),
+            self._cube_of_runs(lambda rows: lowest_loss(rows, equal_examples)),
+            self._cube_of_runs(lowest_loss),
         )
         return None if math.isnan(value) else self._target(column, value)
 
-    def _first_loss_reader(self, column: str) -> Callable[[Evaluated], float]:
-        """Return a function from the evaluations of a run to its first finite loss."""
-
-        def first(evaluated: Evaluated) -> float:
-            losses = targets.as_losses(evaluated, column, self.metrics)
-            return next(filter(math.isfinite, losses.tolist()), math.nan)
-
-        return first
+    def _first_loss(self, rows: Evaluations, column: str) -> float:
+        """Return the first finite loss of a run; NaN without one."""
+        losses = targets.as_losses(rows, column, self.metrics)
+        return next(filter(math.isfinite, losses.tolist()), math.nan)
 
     def _target(self, column: str, loss: float) -> Target:
         return Target(column, tasks.where_lower_is_better(loss, column, self.metrics))
@@ -261,7 +262,7 @@ class Trainings:
         """
         if last is None:
             return []
-        firsts = self.per_run(self._first_loss_reader(last.column))
+        firsts = self.per_run(lambda rows: self._first_loss(rows, last.column))
         start = float(np.min(firsts[np.isfinite(firsts)], initial=math.inf))
         end = tasks.where_lower_is_better(last.value, last.column, self.metrics)
         if not 0 < end < start < math.inf:
@@ -272,7 +273,7 @@ class Trainings:
 
 def end_at_equal_budget(runs: pandas.DataFrame) -> bool:
     """Return whether external runs have a single row each, at their end."""
-    return "stop_reason" in runs and bool((runs["stop_reason"] == external_columns.AT_END).any())
+    return "stop_reason" in runs and bool((runs["stop_reason"] == SINGLE_ROW_STOP).any())
 
 
 def for_experiment(
@@ -283,13 +284,12 @@ def for_experiment(
         return []
     keys = [name for name in ("run", "machine") if name in runs and name in evaluations]
     varying, result = run_series.varying_factors(runs), []
-    # A number that follows from other factors is no factor of a series. A constant text is.
+    # A series keeps a constant text as a factor, but no number that follows from other factors.
     texts = [name for name in varying if not is_numeric_dtype(runs[name])]
     for group in series_over_rates(runs):
-        single = group.frame.nunique(dropna=False) == 1
-        kept = [
-            name for name in varying if name in group.factors or (name in texts and single[name])
-        ]
+        is_constant = group.frame.nunique(dropna=False) == 1
+        constant_texts = [name for name in texts if is_constant[name]]
+        kept = [name for name in varying if name in (*group.factors, *constant_texts)]
         rows = evaluations.merge(group.frame[keys], on=keys).sort_values("updates", kind="stable")
         factors = {name: group.frame[name].iloc[0] for name in kept}
         result.append(Trainings(factors, group.frame, rows, metrics))

@@ -181,7 +181,7 @@ def _table_settings(definition: dict[str, Any]) -> dict[str, Any]:
     from batchscope.datasets.sources import csv
 
     path = expanded_path(definition["path"])
-    definition = {**definition, **table_file.dialect(path)}
+    definition = {**definition, **table_file.find_dialect(path)}
     resolved = dataset_definitions.resolve({**definition, "missing": "median"})
     request = Request("DATA", resolved, Path(), Path())
     table = csv.ParsedTable(dataset_definitions.read(resolved), request)

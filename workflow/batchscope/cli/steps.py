@@ -123,7 +123,7 @@ def timing(
         from batchscope.timing import timing_job
 
         job = timing_job.TimingJob(results, subject, model_file, output)
-        timing_job.write(step, job, machine, settings)
+        timing_job.time_and_write(step, job, machine, settings)
 
 
 @contextlib.contextmanager
@@ -150,7 +150,7 @@ def try_batch(
     from batchscope.timing.timing_job import TimingJob
 
     job = TimingJob(results, parse_sweep(sweep), model_file, output)
-    attempts.run_try(job, batch_size, gpu_mb)
+    attempts.try_in_this_process(job, batch_size, gpu_mb)
 
 
 def tabulate(

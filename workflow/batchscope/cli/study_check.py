@@ -49,7 +49,7 @@ def check(study: Any, results: Path) -> None:
         print(f"models: {text}.", file=sys.stderr)
         models = []
     if models:
-        tensorflow_start.load()  # All forks share one import.
+        tensorflow_start.import_keras()  # All forks share one import.
     notes: list[str] = []
     for dataset, model in models:
         file = study.models[model]

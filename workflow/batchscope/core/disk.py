@@ -151,7 +151,7 @@ def write_rows(path: Path | str, columns: tuple[str, ...], rows: list[dict[str, 
     write_text(path, text.getvalue())
 
 
-def read_csv(
+def read_csv_text(
     path: AnyPath, *columns: str, sha256: str | None = None, path_to_delete: AnyPath | None = None
 ) -> str:
     """Read a table as text; raise `UserError` if it is missing, changed or lacks a column.
@@ -173,8 +173,8 @@ def read_csv(
 def read_rows(
     path: AnyPath, *columns: str, sha256: str | None = None, path_to_delete: AnyPath | None = None
 ) -> list[dict[str, str]]:
-    """Read the rows of a table by column, with the checks of `read_csv`."""
-    text = read_csv(path, *columns, sha256=sha256, path_to_delete=path_to_delete)
+    """Read the rows of a table by column, with the checks of `read_csv_text`."""
+    text = read_csv_text(path, *columns, sha256=sha256, path_to_delete=path_to_delete)
     with errors.reading(path, "a CSV table", path_to_delete):
         header, *rows = csv.reader(io.StringIO(text), strict=True)
         return [dict(zip(header, row, strict=True)) for row in rows]

@@ -1,4 +1,4 @@
-"""Split a data set into train, validation and test: the definition of a split and its drawing.
+"""Shares of a split in, row numbers of train, validation and test out.
 
 The members of each class are shuffled by the split's seed, then dealt to train, validation and test
 in this order. Counts are per class. Fractions apply to each class and are rounded down for
@@ -7,6 +7,7 @@ regression, all examples are dealt at once, and counts are total numbers. Every 
 the end, so that it is not sorted by class.
 
 `Shares.problems` checks a definition before files are read, `drawn_counts` checks the real counts.
+A new kind of split is a model that derives from `Shares`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from batchscope.datasets.source import integer_if_whole, is_none
 from batchscope.store.paths import SPLITS
 from batchscope.study.model import Model, Positive, Seed
 
-# Map of the name of a folder, column or array, in lower case, to its part.
+# Name of a folder, column or array, in lower case -> its part.
 PART_OF_NAME = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("validation", "val", "valid", "dev"), "validation"),
@@ -32,6 +33,7 @@ PART_OF_NAME = {
 }
 
 _FINAL_ORDER_SEED = 10**6  # seed of the final order of train, above the index of any class
+_ROUNDING = 1e-9  # Sums and products of fractions such as 0.1 are not exact.
 
 # A fraction below 1, or a count per class.
 PartShare = Annotated[Positive, AfterValidator(integer_if_whole)]
@@ -43,8 +45,8 @@ def split_counts(shares: Mapping[str, float], members: int) -> tuple[int, int, i
     train, validation, test = (shares[part] for part in SPLITS)
     if train >= 1:
         return train, validation, test
-    counts = [math.floor(share * members + 1e-9) for share in (train, validation, test)]
-    if train + validation + test >= 1 - 1e-9:
+    counts = [math.floor(share * members + _ROUNDING) for share in (train, validation, test)]
+    if train + validation + test >= 1 - _ROUNDING:
         counts[0] = members - counts[1] - counts[2]
     return tuple(counts)
 
@@ -61,7 +63,7 @@ class Shares(Model):
         """Yield at most one problem.
 
         Args:
-            members: Members of each class, or of the data set; empty if they are unknown.
+            members: Numbers of members of each class, or of the data set; empty if unknown.
         """
         shares = {part: share for part, share in self if part in SPLITS and share is not None}
         total, per_class = sum(shares.values()), " per class" if has_classes else ""
@@ -69,7 +71,7 @@ class Shares(Model):
         if not are_fractions and not all(isinstance(share, int) for share in shares.values()):
             text = f"received {', '.join(map(str, shares.values()))}; fractions below 1 or counts"
             yield Problem(place, f"{text}{per_class}, for all three, are expected.")
-        elif are_fractions and total > 1 + 1e-9:
+        elif are_fractions and total > 1 + _ROUNDING:
             text = f"received fractions that sum to {total:g}; at most 1 is expected."
             yield Problem(place, text)
         elif not are_fractions and members and total > min(members):
@@ -77,9 +79,10 @@ class Shares(Model):
             yield Problem(place, text)
         elif are_fractions and members:
             counts = [split_counts(dict.fromkeys(SPLITS, 0) | shares, count) for count in members]
-            by_part = dict(zip(SPLITS, zip(*counts, strict=True), strict=True))
-            if empty := [part for part in shares if not any(by_part[part])]:
-                yield received((*place, empty[0]), shares[empty[0]], "one example or more")
+            counts_by_part = dict(zip(SPLITS, zip(*counts, strict=True), strict=True))
+            if empty_parts := [part for part in shares if not any(counts_by_part[part])]:
+                part = empty_parts[0]
+                yield received((*place, part), shares[part], "one example or more")
 
 
 class Split(Shares):
@@ -149,13 +152,13 @@ def draw_parts(
         ends = np.cumsum(drawn_counts(place, len(group), split, drawn))
         for part, dealt in zip(SPLITS, np.split(rows, ends), strict=False):
             parts[part].append(dealt)
-    result = {}
+    ordered = {}
     for part in ("train", *drawn):
-        result[part] = order_generator(split, part).permutation(np.concatenate(parts[part]))
-        if len(result[part]) == 0:
+        ordered[part] = order_generator(split, part).permutation(np.concatenate(parts[part]))
+        if len(ordered[part]) == 0:
             received = f"{split.get(part)}, which leaves none of {sum(map(len, groups))} examples"
             raise unexpected(f"{place}.split.{part}", received, "at least one")
-    return result
+    return ordered
 
 
 def order_generator(split: dict[str, Any], part: str) -> np.random.Generator:

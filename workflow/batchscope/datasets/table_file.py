@@ -1,4 +1,7 @@
-"""Read a user's CSV file into a data frame with a name for each column."""
+"""User's CSV file in, data frame with a name for each column out.
+
+The separators and decimal marks that are tried are in `find_dialect`.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,8 @@ from batchscope.datasets.raw import reading_file
 if TYPE_CHECKING:
     import pandas
 
-DEFAULTS = {"separator": ",", "decimal": "."}
-_SAMPLE_LINES = 1000  # number of lines that are read to find the separator and the header
+DEFAULT_DIALECT = {"separator": ",", "decimal": "."}
+_SAMPLE_LINES = 1000  # The first lines show the separator and the header of a large file.
 
 
 class TableFile:
@@ -35,15 +38,15 @@ class TableFile:
         self._has_header = _has_header(head.apply(parse_numbers, decimal=decimal))
         names = [str(index + 1) for index in range(head.shape[1])]
         if self._has_header:
-            first = head.iloc[0].str.strip().fillna("")
-            names = [name or number for name, number in zip(first, names, strict=True)]
+            header = head.iloc[0].str.strip().fillna("")
+            names = [name or number for name, number in zip(header, names, strict=True)]
         self.names = [display.printable(name) for name in names]
 
     def read(self, text_columns: Collection[str]) -> pandas.DataFrame:
         """Return all cells: texts in `text_columns`, else numbers if all cells are numbers."""
         # Numbers replace the names, because two columns may have the same name.
-        texts = [self.names.index(name) for name in text_columns]
-        options = {"names": range(len(self.names)), "dtype": dict.fromkeys(texts, str)}
+        text_indices = [self.names.index(name) for name in text_columns]
+        options = {"names": range(len(self.names)), "dtype": dict.fromkeys(text_indices, str)}
         header = 0 if self._has_header else None
         frame = read_csv(*self._source, header=header, low_memory=False, **options)
         return frame.set_axis(self.names, axis=1)
@@ -57,10 +60,10 @@ def read_csv(place: str, path: Path, separator: str, decimal: str, **options: An
     """
     import pandas
 
-    lost = pandas.errors.ParserWarning
+    lost_cells = pandas.errors.ParserWarning
     with (
-        reading_file(place, "a CSV file in UTF-8", OSError, ValueError, lost),
-        warnings.catch_warnings(action="error", category=lost),
+        reading_file(place, "a CSV file in UTF-8", OSError, ValueError, lost_cells),
+        warnings.catch_warnings(action="error", category=lost_cells),
     ):
         return pandas.read_csv(
             path,
@@ -74,19 +77,19 @@ def read_csv(place: str, path: Path, separator: str, decimal: str, **options: An
         )
 
 
-def dialect(path: Path) -> dict[str, str]:
+def find_dialect(path: Path) -> dict[str, str]:
     """Return the keys `separator` and `decimal` that give the most columns, then the most numbers.
 
     Keys with their default values are left out.
     """
-    best, keys = (1, 0), {}
+    best_score, keys = (1, 0), {}  # numbers of columns and of numeric columns
     for separator, decimal in (",.", ";.", ";,", "\t.", "\t,", "|.", "|,"):
         with contextlib.suppress(UserError):
             frame = read_csv("", path, separator, decimal, nrows=_SAMPLE_LINES)
             score = frame.shape[1], frame.select_dtypes("number").shape[1]
-            if score > best:
-                best, keys = score, {"separator": separator, "decimal": decimal}
-    return {key: mark for key, mark in keys.items() if mark != DEFAULTS[key]}
+            if score > best_score:
+                best_score, keys = score, {"separator": separator, "decimal": decimal}
+    return {key: mark for key, mark in keys.items() if mark != DEFAULT_DIALECT[key]}
 
 
 def parse_numbers(texts: pandas.Series, decimal: str) -> pandas.Series:
@@ -104,7 +107,8 @@ def _has_header(numbers: pandas.DataFrame) -> bool:
     Args:
         numbers: The first lines; NaN for words.
     """
-    first, below = numbers.iloc[0], numbers.iloc[1:]
-    has_word_above_numbers = below.loc[:, first.isna()].notna().all().any()
-    counts_columns = first.tolist() == list(range(len(first)))  # as in files that pandas writes
-    return bool(first.isna().all() or has_word_above_numbers or counts_columns)
+    first_line, other_lines = numbers.iloc[0], numbers.iloc[1:]
+    has_word_above_numbers = other_lines.loc[:, first_line.isna()].notna().all().any()
+    # pandas writes 0, 1, 2, ... above columns without names.
+    counts_columns = first_line.tolist() == list(range(len(first_line)))
+    return bool(first_line.isna().all() or has_word_above_numbers or counts_columns)

@@ -1,6 +1,7 @@
-"""Make a run by a user's command: start it, sample its use of the machine, write its record.
+"""Run a user's command, sample its use of the machine, and write the record of the run.
 
-The exit status, the output and the log decide the run's status in `_judge`.
+The exit status, the output and the log decide the run's status in `_judge`. A new number of a run
+is a key of the record in `_write_results`.
 """
 
 from __future__ import annotations
@@ -43,17 +44,17 @@ from batchscope.timing import samples
 from batchscope.timing.processes import ProcessTree
 from batchscope.timing.samples import Sampler
 
-SAMPLE_SECONDS = 0.5  # time between two samples
+SAMPLE_SECONDS = 0.5  # time between two samples of CPU, GPU and memory
 _SHOWN_LINES = 30  # largest number of lines that are shown of a failed command's output
-_READ_BYTES = 100_000  # number of last bytes of the output that are searched
+_READ_BYTES = 100_000  # Only the end of a long output is searched.
 _KILLED_STATUSES = (-signal.SIGKILL, 128 + signal.SIGKILL)  # A shell adds 128.
 # Environment variables that set the number of threads of libraries.
 _THREAD_VARIABLES = (
     *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
     *("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"),
 )
-_UNSUCCESSFUL_STATUSES = ("failed", "killed")  # statuses in a log that overrule the exit status 0
-_SUMMARY_COLUMNS = ("foreign_cores", "gpu_memory_peak_mb", "gpu_energy_joules")
+_FAILED_LOG_STATUSES = ("failed", "killed")  # statuses in a log that overrule the exit status 0
+_SUMMARY_KEYS = ("foreign_cores", "gpu_memory_peak_mb", "gpu_energy_joules")
 
 
 class CommandEnd(NamedTuple):
@@ -69,7 +70,7 @@ class CommandEnd(NamedTuple):
 
 
 def make_run(results: Path | str, name: str) -> str:
-    """Make one run and write its record; return its status.
+    """Run the command of one run and write its record; return its status.
 
     Raises:
         UserError: If the command fails, is stopped, or leaves no readable log.
@@ -78,12 +79,12 @@ def make_run(results: Path | str, name: str) -> str:
     run = _planned_run(folder)
     with locks.lock(folder / "run.lock", "make this run"):
         if killed := memory_limits.record_or_retry(folder, None):
-            ended = CommandEnd(None, [], usage={"memory_peak_mb": memory_limits.limit_mb()})
+            end = CommandEnd(None, [], usage={"memory_peak_mb": memory_limits.limit_mb()})
             status, message, rows = records.OUT_OF_MEMORY, killed, pandas.DataFrame()
         else:
-            ended = _run_command(folder, run)
-            status, message, rows = _judge(folder, run, ended)
-        _write(folder, run, ended, status, message, rows)
+            end = _run_command(folder, run)
+            status, message, rows = _judge(folder, run, end)
+        _write_results(folder, run, end, status, message, rows)
     return status
 
 
@@ -108,7 +109,7 @@ def _run_command(folder: Path, run: commands.CommandRun) -> CommandEnd:
     files.mkdir(parents=True, exist_ok=True)
     resumed = any(files.iterdir())
     arguments, env = run.resolved(str(files))
-    before = memory_limits.kill_count()
+    kills_before = memory_limits.kill_count()
     supervisor.become_subreaper()
     socket_here, socket_there = socket.socketpair()
     with socket_here, open(output, "wb") as out:
@@ -130,18 +131,18 @@ def _run_command(folder: Path, run: commands.CommandRun) -> CommandEnd:
             sampler,
         ):
             answer = _wait_for_answer(socket_here, folder, output)
-        supervisor.kill_descendants()  # if the supervisor was killed
+        supervisor.kill_descendants()  # A killed supervisor leaves them.
         process.wait()
     series = sampler.series()
     summary, seconds = samples.summarise(series), answer.get("seconds")
     peaks = filter(None, (summary["memory_peak_mb"], answer.get("largest_mb")))
-    usage = {name: summary[name] for name in _SUMMARY_COLUMNS}
+    usage = {name: summary[name] for name in _SUMMARY_KEYS}
     usage |= {"memory_peak_mb": max(peaks, default=None), "resumed": resumed}
     return CommandEnd(
         answer.get("status", -signal.SIGKILL),
         _last_lines(output),
         bool(answer.get("signals")),
-        memory_limits.limit_after_kill(before),
+        memory_limits.limit_after_kill(kills_before),
         None if resumed else seconds,
         {**usage, "gpu_device": sampler.gpu_device},
         series,
@@ -181,12 +182,12 @@ def _environment(command: commands.Command) -> dict[str, str]:
 
 def _wait_for_answer(connection: socket.socket, folder: Path, output: Path) -> dict[str, Any]:
     """Report progress until the command ends; return the supervisor's answer, or {}."""
-    begun = time.monotonic()
+    start = time.monotonic()
     run_job = (folder.parents[1], "run_command", folder.name)
     with progress.listed_as_running(*run_job):
         while not select.select([connection], [], [], progress.REPORT_SECONDS)[0]:
             printed = "".join(_last_lines(output)[-1:])[: memory_errors.MESSAGE_LENGTH]
-            text = f"{display.duration(time.monotonic() - begun)} so far"
+            text = f"{display.duration(time.monotonic() - start)} so far"
             progress.note_progress(*run_job, f"{text}: {printed}" if printed else text)
     with contextlib.suppress(OSError, ValueError), connection.makefile() as lines:
         return json.loads(lines.readline())
@@ -204,36 +205,36 @@ def _last_lines(output: Path) -> list[str]:
 
 
 def _judge(
-    folder: Path, run: commands.CommandRun, ended: CommandEnd
+    folder: Path, run: commands.CommandRun, end: CommandEnd
 ) -> tuple[str, str, pandas.DataFrame]:
     """Return the status of a run, a message for its record, and its evaluations.
 
     Raises:
         UserError: If the run has no result.
     """
-    if ended.stopped:
+    if end.stopped:
         raise UserError(f"{folder.name}: stopped by a signal.")
     rows, logged_status = pandas.DataFrame(), ""  # A command that fails may have no readable log.
     try:
         rows, logged_status = _read_log(folder, run)
     except UserError:
-        if ended.status == 0:
+        if end.status == 0:
             raise
-    if ended.status and (refusal := memory_errors.text_refusal("\n".join(reversed(ended.lines)))):
+    if end.status and (refusal := memory_errors.text_refusal("\n".join(reversed(end.lines)))):
         return records.OUT_OF_MEMORY, refusal, rows
-    if ended.status in _KILLED_STATUSES and ended.limit_mb is not None:
-        return records.OUT_OF_MEMORY, memory_limits.record_or_retry(folder, ended.limit_mb), rows
+    if end.status in _KILLED_STATUSES and end.limit_mb is not None:
+        return records.OUT_OF_MEMORY, memory_limits.record_or_retry(folder, end.limit_mb), rows
     if logged_status in (records.DIVERGED, records.OUT_OF_MEMORY):
         return logged_status, f"The log states {logged_status}, or a loss is not finite.", rows
-    if ended.status:
-        print(*ended.lines, sep="\n")
-        by_signal = f"by {signal.Signals(-ended.status).name}" if ended.status < 0 else ""
-        last = "".join(ended.lines[-1:])[: memory_errors.MESSAGE_LENGTH]
+    if end.status:
+        print(*end.lines, sep="\n")
+        by_signal = f"by {signal.Signals(-end.status).name}" if end.status < 0 else ""
+        last_line = "".join(end.lines[-1:])[: memory_errors.MESSAGE_LENGTH]
         raise UserError(
-            f"{folder.name}: The command ended {by_signal or f'with exit status {ended.status}'}. "
-            f"Last line: {last or 'none'} ({folder / paths.COMMAND_OUTPUT})"
+            f"{folder.name}: The command ended {by_signal or f'with exit status {end.status}'}. "
+            f"Last line: {last_line or 'none'} ({folder / paths.COMMAND_OUTPUT})"
         )
-    if logged_status in _UNSUCCESSFUL_STATUSES:
+    if logged_status in _FAILED_LOG_STATUSES:
         raise UserError(f"{folder.name}: The status of the log is {logged_status}.")
     return records.FINISHED, "", rows
 
@@ -252,18 +253,19 @@ def _read_log(folder: Path, run: commands.CommandRun) -> tuple[pandas.DataFrame,
     return external_runs.read_command_log(path, size, keys, metrics)
 
 
-def _write(
+def _write_results(
     folder: Path,
     run: commands.CommandRun,
-    ended: CommandEnd,
+    end: CommandEnd,
     status: str,
     message: str,
     rows: pandas.DataFrame,
 ) -> None:
     """Write the evaluations of a run, then its record."""
     command = run.command
-    alone = ended.seconds if command.alone else None
-    text = _with_seconds(rows, alone).to_csv(index=False, lineterminator="\n")
+    # The seconds of a run that shared the machine are no training time.
+    train_seconds = end.seconds if command.alone else None
+    text = _with_seconds(rows, train_seconds).to_csv(index=False, lineterminator="\n")
     disk.write_text(folder / paths.TRAJECTORY, text)
     files = (paths.TRAJECTORY, paths.COMMAND_NOTE, paths.COMMAND_OUTPUT)
     record = {
@@ -274,13 +276,13 @@ def _write(
         "status": status,
         "message": message,
         "sha256": records.file_sha256(folder, files),
-        "exit_status": ended.status,
-        "contended_seconds": ended.seconds,
-        "train_seconds": alone,
+        "exit_status": end.status,
+        "contended_seconds": end.seconds,
+        "train_seconds": train_seconds,
         "alone": command.alone,
-        "examples_per_second": throughput(rows) if alone else None,
-        **ended.usage,
-        **(utilisation(ended.series, rows) if ended.series else {}),
+        "examples_per_second": throughput(rows) if train_seconds else None,
+        **end.usage,
+        **(utilisation(end.series, rows) if end.series else {}),
         **command.needs,
         "versions": {},  # The versions of the command's libraries are unknown.
         "machine": description.describe(),

@@ -21,13 +21,15 @@ from batchscope.external.log_numbers import STATED_STATUS
 from batchscope.external.log_table import LogTable
 from batchscope.store.records import CRASHED, FINISHED
 from batchscope.study import budget_kinds, external_columns
-from batchscope.study.external_columns import COST_COLUMNS, MIN_SIZES
+from batchscope.study.external_columns import COST_COLUMNS
 from batchscope.study.log_keys import LogFormat, Logs
 from batchscope.study.log_names import PROGRESS, RATE
+from batchscope.study.outcomes import MIN_FIT_SIZES
 from batchscope.study.run_factors import FACTORS, FALLING
 from batchscope.study.tasks import Metrics
 
 _RUN_KEYS = ["batch_size", "seed"]
+_MACHINE = "elsewhere"  # name of the machine of external runs
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ def read(keys: Logs, folder: Path | str = ".", metrics: Metrics = ()) -> LoggedR
     rows = rows.assign(**factors)
     rows["order"] = rows.groupby(identity, sort=False).ngroup()
     rows = log_numbers.complete_progress(table, _evaluations(table, _join_rows(table, rows)), keys)
-    rows.insert(0, "machine", external_columns.EXTERNAL_MACHINE)
+    rows.insert(0, "machine", _MACHINE)
     rows.insert(0, "run", _run_names(table, rows[identity]))
     rows["status"] = _statuses(table, rows)
     raise_problems(log_checks.find_problems(table, rows))
@@ -135,7 +137,7 @@ def read_command_log(
     rows = log_numbers.read(table).assign(order=0, batch_size=batch_size)
     outcomes = [name for name in table.outcomes if name in rows]
     if not outcomes:
-        raise table.no_outcome("log.columns")
+        raise table.missing_outcome_error("log.columns")
     counter = next((name for name in PROGRESS if name in rows), None)
     if counter is None:
         return rows[outcomes], log_numbers.run_status(rows, metrics)
@@ -167,7 +169,7 @@ def _factors(table: LogTable, rows: pandas.DataFrame) -> dict[str, list[Any]]:
         UserError: If a column that the user names changes within a log of one run.
     """
     run = rows[_RUN_KEYS].assign(counter=rows.get(next(iter({*PROGRESS} & {*rows}), STATED_STATUS)))
-    run["log"] = table.places["log"].loc[rows.index] if table.has_one_run_per_log else 0
+    run["log"] = table.positions["log"].loc[rows.index] if table.has_one_run_per_log else 0
     texts, factors = table.texts.loc[rows.index].replace("", None), {}
     order = {name: (not named, _is_number_factor(name)) for name, named in table.factors.items()}
     for name in sorted(order, key=order.__getitem__):
@@ -190,7 +192,7 @@ def _factors(table: LogTable, rows: pandas.DataFrame) -> dict[str, list[Any]]:
             continue
         run[name] = values if changes else values.groupby(keys).transform("first")
         run[name] = run[name].fillna("")
-        factors[name] = run[name].replace("", external_columns.EMPTY)
+        factors[name] = run[name].replace("", external_columns.EMPTY_CELL)
     ordered = (name for name in table.factors if name in factors)
     return dict(external_columns.series_column(name, factors[name]) for name in ordered)
 
@@ -210,7 +212,7 @@ def _join_rows(table: LogTable, rows: pandas.DataFrame) -> pandas.DataFrame:
         return rows
     outcomes = [name for name in table.outcomes if name in rows] or [counter]
     groups = rows.groupby(["order", counter], sort=False, dropna=False).ngroup()
-    run, logs = rows["order"], table.places["log"].loc[rows.index]
+    run, logs = rows["order"], table.positions["log"].loc[rows.index]
     repeated = rows[outcomes].notna().groupby(groups[rows[counter].notna()]).transform("sum").gt(1)
     for name in outcomes:
         repeated[name] |= logs.where(rows[name].notna()).groupby(run).transform("nunique") > 1
@@ -242,11 +244,11 @@ def _evaluations(table: LogTable, rows: pandas.DataFrame) -> pandas.DataFrame:
     has_progress = rows[used].notna().any(axis=1)
     wrong = rows[~is_single & has_outcome]
     raise_problems(_rows_without_progress(table, wrong, used[0]) if used else ())
-    logs = table.places["log"].loc[rows.index]
+    logs = table.positions["log"].loc[rows.index]
     is_table = logs.map(lambda log_index: table.logs[log_index].format == log_reading.CSV)
     rows = rows[is_single | has_outcome | (is_table & has_progress)]
     if rows.empty:
-        raise table.no_outcome("columns")
+        raise table.missing_outcome_error("columns")
     remaining_logs = {*logs.loc[rows.index]}
     if lost := [table.logs[log].path for log in logs.unique() if log not in remaining_logs]:
         count = display.count(len(lost), "log")
@@ -255,7 +257,7 @@ def _evaluations(table: LogTable, rows: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _run_names(table: LogTable, identity: pandas.DataFrame) -> list[str]:
-    names = [name.removeprefix(external_columns.PREFIX) for name in identity]
+    names = [name.removeprefix(external_columns.USER_PREFIX) for name in identity]
     stem = Path(table.files[0]).stem if len(table.files) == 1 else "runs"
     first = f"{stem}-{table.sha256[:8]}"
     return [
@@ -288,18 +290,18 @@ def _statuses(table: LogTable, rows: pandas.DataFrame) -> pandas.Series:
 def _check_sizes(runs: LoggedRuns) -> None:
     """Raise if no series has enough batch sizes."""
     sizes = sorted({*runs.rows["batch_size"].tolist()})
-    if len(sizes) < MIN_SIZES:
+    if len(sizes) < MIN_FIT_SIZES:
         raise UserError(
             f"{runs.path}, batch_size: received {display.listed(map(str, sizes))}; at least "
-            f"{MIN_SIZES} different batch sizes are expected."
+            f"{MIN_FIT_SIZES} different batch sizes are expected."
         )
-    if all(rows["batch_size"].nunique() < MIN_SIZES for rows in runs.series):
+    if all(rows["batch_size"].nunique() < MIN_FIT_SIZES for rows in runs.series):
         names = display.listed(
-            name.removeprefix(external_columns.PREFIX) for name in runs.series_factors
+            name.removeprefix(external_columns.USER_PREFIX) for name in runs.series_factors
         )
         raise UserError(
             f"{runs.path}: received {len(runs.series)} series, distinguished by {names}, none with "
-            f"{MIN_SIZES} batch sizes; fewer factors are expected."
+            f"{MIN_FIT_SIZES} batch sizes; fewer factors are expected."
         )
 
 

@@ -12,7 +12,7 @@ from batchscope.core.errors import raise_problems
 from batchscope.external.log_table import LogTable
 from batchscope.store import records
 from batchscope.study import external_columns, tasks
-from batchscope.study.external_columns import LOSSES, METRICS
+from batchscope.study.external_columns import LOSS_COLUMNS, METRICS
 from batchscope.study.log_keys import LogFormat
 from batchscope.study.log_names import MULTIPLIERS, PROGRESS
 
@@ -84,7 +84,7 @@ def _parse_number(name: str, text: str, table: LogTable) -> float:
     least, most = (metric.minimum, metric.maximum) if metric else (0.0, math.inf)
     if value < least or value > most or (name in _AMOUNTS and not math.isfinite(value)):
         raise ValueError
-    if not math.isfinite(value) and (name in LOSSES or user_metric):
+    if not math.isfinite(value) and (name in LOSS_COLUMNS or user_metric):
         return tasks.where_lower_is_better(math.inf, name, table.metrics)
     return value
 
@@ -140,7 +140,7 @@ def _with_epochs(table: LogTable, rows: pandas.DataFrame) -> pandas.DataFrame:
         text = f"not read: {table.name('epoch')}, since several rows of a run have the same epoch"
         table.notes.append(text)
         return rows.drop(columns="epoch")
-    logs = table.places["log"].loc[rows.index]
+    logs = table.positions["log"].loc[rows.index]
     from_zero = epochs.eq(0).groupby(logs).transform("any")
     from_zero &= epochs.mod(1).fillna(0).eq(0).groupby(logs).transform("all")
     counter = next(name for name in PROGRESS if name in rows)
@@ -158,6 +158,6 @@ def run_status(rows: pandas.DataFrame, metrics: tasks.Metrics) -> str:
     statuses = [text for text in rows[STATED_STATUS] if text and text != records.FINISHED]
     if statuses:
         return statuses[-1]
-    names = (*LOSSES, *external_columns.metric_columns(metrics))
+    names = (*LOSS_COLUMNS, *external_columns.metric_columns(metrics))
     last_losses = rows.reindex(columns=names).dropna(how="all").tail(1).astype(float)
     return records.DIVERGED if np.isinf(last_losses).any(axis=None) else ""

@@ -1,4 +1,7 @@
-"""Join the texts of all logs into one table under our names, by known names and the user's keys."""
+"""Logs in, one table out: the texts of all logs, with our column names in place of theirs.
+
+The user's keys name columns; `study.log_names` has the names that are recognised without keys.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +32,9 @@ class LogTable:
 
     Attributes:
         texts: Columns under our names, and factors; an empty text if a cell has no value.
-        places: For each row, `log`, the index of its log, and `line`.
-        names: Map of our name to the name in the logs if it differs.
-        factors: Map of a column that may be a factor to whether the user names it.
+        positions: For each row, `log`, the index of its log, and `line`.
+        names: Our name -> the name in the logs, if it differs.
+        factors: Column that may be a factor -> whether the user names it.
         ignored: Columns that are not read.
         has_one_run_per_log: Whether every log has one run, with a batch size from its path.
         metrics: User-defined metrics.
@@ -39,7 +42,7 @@ class LogTable:
     """
 
     texts: pandas.DataFrame
-    places: pandas.DataFrame
+    positions: pandas.DataFrame
     logs: list[Log]
     names: dict[str, str]
     factors: dict[str, bool]
@@ -49,15 +52,17 @@ class LogTable:
     notes: list[str] = field(default_factory=list)
 
     def place(self, row: int) -> str:
-        log = self.logs[self.places.at[row, "log"]]
-        return f"{log.path}, {log.unit} {self.places.at[row, 'line']}"
+        """Return the place of a row in its log, for messages."""
+        log = self.logs[self.positions.at[row, "log"]]
+        return f"{log.path}, {log.unit} {self.positions.at[row, 'line']}"
 
-    def name(self, ours: str) -> str:
-        return problems.clip(self.names.get(ours, ours))
+    def name(self, our_name: str) -> str:
+        """Return the log's name of a column, for messages."""
+        return problems.clip(self.names.get(our_name, our_name))
 
     @property
     def outcomes(self) -> tuple[str, ...]:
-        return external_columns.outcomes(self.metrics)
+        return external_columns.outcomes_with(self.metrics)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -75,10 +80,10 @@ class LogTable:
     def read_as(self) -> str:
         """The formats of the logs and the renamed columns, in words."""
         formats = display.listed(dict.fromkeys(log.format for log in self.logs))
-        renamed = [f"{problems.clip(theirs)} is {ours}" for ours, theirs in self.names.items()]
+        renamed = [f"{problems.clip(name)} is {our_name}" for our_name, name in self.names.items()]
         return "; ".join(filter(None, [formats, ", ".join(renamed)]))
 
-    def no_outcome(self, key: str) -> UserError:
+    def missing_outcome_error(self, key: str) -> UserError:
         columns = listed_columns(self.logs[0].rows)
         text = f"no loss or metric: not in the columns {columns}; name one by `{key}`, as in "
         return UserError(f"{self.place(0)}: {text}{{validation_loss: ...}}.")
@@ -88,27 +93,27 @@ def read(keys: LogFormat, paths: Mapping[str, Mapping[str, str]], metrics: Metri
     """Read logs into one table.
 
     Args:
-        paths: Map of a log's path to the factors that all its rows share.
+        paths: Path of a log -> the factors that all its rows share.
 
     Raises:
         UserError: If a log cannot be read, or its columns are ambiguous.
     """
     user_names, is_external = [metric.name for metric in metrics], isinstance(keys, Logs)
-    user_columns = {theirs: ours for ours, theirs in keys.columns.items()}
+    user_columns = {name: our_name for our_name, name in keys.columns.items()}
     user_columns |= {name: name for name in (keys.factors if is_external else ())}
-    user_named, names, ignored = {*user_columns.values()}, {}, {}
+    names_by_user, names, ignored = {*user_columns.values()}, {}, {}
     has_one_run_per_log = True
-    logs, tables, places = [], [], []
+    logs, tables, positions = [], [], []
     for path, factors in paths.items():
         log = log_reading.read(path, keys, user_names)
-        values = {_our_factor(name): value for name, value in factors.items()}
-        mapping = _our_names(log, user_columns, values, user_names)
+        values = {_factor_name(name): value for name, value in factors.items()}
+        mapping = _our_names_in_log(log, user_columns, values, user_names)
         ignored |= dict.fromkeys(name for name in log.rows if name not in mapping)
-        names |= {ours: theirs for theirs, ours in mapping.items() if ours != theirs}
-        user_named |= {*values}
+        names |= {our_name: name for name, our_name in mapping.items() if our_name != name}
+        names_by_user |= {*values}
         has_one_run_per_log &= "batch_size" in values
         tables.append(log.rows[[*mapping]].rename(columns=mapping).assign(**values))
-        places += [(len(logs), line) for line in log.rows.index]
+        positions += [(len(logs), line) for line in log.rows.index]
         logs.append(log)
     present = dict.fromkeys(name for log in logs for name in log.rows)
     expected = f"one of {listed_columns(present)}"
@@ -118,9 +123,9 @@ def read(keys: LogFormat, paths: Mapping[str, Mapping[str, str]], metrics: Metri
         if name not in present
     )
     texts = pandas.concat(tables, ignore_index=True).fillna("")
-    read_names = (*_COLUMNS, *external_columns.outcomes(metrics))
-    factors = {name: name in user_named for name in texts if name not in read_names}
-    frame = pandas.DataFrame(places, columns=["log", "line"])
+    read_names = (*_COLUMNS, *external_columns.outcomes_with(metrics))
+    factors = {name: name in names_by_user for name in texts if name not in read_names}
+    frame = pandas.DataFrame(positions, columns=["log", "line"])
     table = LogTable(texts, frame, logs, names, factors, [*ignored], has_one_run_per_log, metrics)
     _check_table(table)
     return table
@@ -142,39 +147,39 @@ def find_logs(patterns: Iterable[str], folder: Path) -> dict[str, dict[str, str]
     return paths
 
 
-def _our_factor(name: str) -> str:
-    ours = log_names.our_name(name)
-    return ours if ours in (*_COLUMNS, *run_factors.FACTORS) else name
+def _factor_name(name: str) -> str:
+    our_name = log_names.our_name(name)
+    return our_name if our_name in (*_COLUMNS, *run_factors.FACTORS) else name
 
 
-def _our_names(
+def _our_names_in_log(
     log: Log, user_columns: Mapping[str, str], present: Iterable[str], metrics: Collection[str]
 ) -> dict[str, str]:
-    """Return a map of names in the log to our names, without the columns that are not read.
+    """Return name in the log -> our name, for the columns that are read.
 
     Args:
-        user_columns: The user's map of names in the log to our names.
+        user_columns: Name in the log -> our name, as stated by the user.
         present: Our names that have values without a column.
 
     Raises:
         UserError: If several columns have one of our names.
     """
     cells = log.rows
-    result = {theirs: ours for theirs, ours in user_columns.items() if theirs in cells}
+    result = {name: our_name for name, our_name in user_columns.items() if name in cells}
     remaining = [name for name in cells if name not in result]
-    for ours, several in log_names.candidates(
+    for our_name, candidates in log_names.candidates(
         remaining, metrics, {*result.values(), *present}
     ).items():
-        if len(several) > 1:
+        if len(candidates) > 1:
             raise UserError(
-                f"{log.path}: received {display.listed(several)}, each of which may be {ours}; one "
-                f"is expected, named by `columns: {{{ours}: {several[0]}}}`."
+                f"{log.path}: received {display.listed(candidates)}, each of which may be "
+                f"{our_name}; one is expected, named by `columns: {{{our_name}: {candidates[0]}}}`."
             )
-        texts = {*cells[several[0]]}
-        is_factor = ours in run_factors.FACTORS and ours not in _COLUMNS
-        unused = texts == {""} if is_factor else ours == "machine" and len(texts) == 1
-        if not unused and (ours != "precision" or texts <= {*_PRECISIONS, ""}):
-            result[several[0]] = ours
+        texts = {*cells[candidates[0]]}
+        is_factor = our_name in run_factors.FACTORS and our_name not in _COLUMNS
+        unused = texts == {""} if is_factor else our_name == "machine" and len(texts) == 1
+        if not unused and (our_name != "precision" or texts <= {*_PRECISIONS, ""}):
+            result[candidates[0]] = our_name
     return result
 
 
@@ -188,7 +193,7 @@ def _check_table(table: LogTable) -> None:
                     "a printable text is expected."
                 )
     for index, log in enumerate(table.logs):
-        rows = table.texts[table.places["log"] == index]
+        rows = table.texts[table.positions["log"] == index]
         filled = {name for name in rows if rows[name].ne("").any()}
         if "batch_size" not in filled:
             columns = listed_columns(log.rows)

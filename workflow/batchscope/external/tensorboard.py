@@ -86,7 +86,7 @@ def _events(path: Path) -> Iterator[tuple[float, int, str, str]]:
     The events end before a truncated record, which a killed training leaves.
     """
     check_regular(path, "an event file")
-    tensorflow_start.silence_logs()
+    tensorflow_start.set_backend_and_log_level()
     with tensorflow_start.hidden_stderr():
         from tensorflow import errors, make_ndarray
         from tensorflow.compat.v1.train import summary_iterator

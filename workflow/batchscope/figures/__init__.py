@@ -22,9 +22,10 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope.study import external_columns, figure_checks, tasks
+from batchscope.study import figure_checks, tasks
 from batchscope.study import tables as table_entries
 from batchscope.study.figures import FIGURES, LEADING_FIGURES, for_tasks
+from batchscope.study.outcomes import MIN_FIT_SIZES
 from batchscope.study.specifications import Figure, FigureRequirement
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def figure_names(experiment: PlannedExperiment) -> list[str]:
         FigureRequirement.PREFIXES: not experiment.depends_on_horizon,
         FigureRequirement.EVALUATIONS: experiment.has_evaluations,
         FigureRequirement.SECONDS: experiment.timed,
-        FigureRequirement.BATCH_SIZES: len(batch_sizes) >= external_columns.MIN_SIZES,
+        FigureRequirement.BATCH_SIZES: len(batch_sizes) >= MIN_FIT_SIZES,
         FigureRequirement.COMMAND: experiment.commands,
         FigureRequirement.LEARNING_RATES: len(experiment.vary.get("learning_rate", ())) > 1,
     }
@@ -167,13 +168,15 @@ def _write_figure(
     tables: Path | str, folder: Path, metrics: tasks.Metrics, name: str
 ) -> dict[str, Any] | None:
     """Write the files of a figure; return its entry of the list, or None without content."""
-    from batchscope.figures import canvas, figure_rows
+    from batchscope.figures import canvas, deciding_outcome, figure_rows
 
     read = _read_once(tables, metrics)
     figure = for_tasks(name, read.tasks)
     frame = select(read, figure)
     if frame.empty:
         return None
+    if figure.table == "comparisons":
+        figure = deciding_outcome.with_title(figure, frame)
     published_rows = read.published[read.published["figure"] == name]
     svg, png = canvas.svg_and_png(draw(frame, figure, published_rows), figure.title)
     frame.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
@@ -182,7 +185,7 @@ def _write_figure(
     keys = ("name", "title", "category", "caption", "table")
     return {
         **{key: getattr(figure, key) for key in keys},
-        "columns": [panel.column for panel in figure_rows.filled_panels(frame, figure)],
+        "columns": [panel.column for panel in figure_rows.panels_of_columns(frame, figure)],
         "of": figure.variant_of or figure.name,
         "axis": figure.variant_axis,
     }

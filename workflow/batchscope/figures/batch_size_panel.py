@@ -14,7 +14,7 @@ from matplotlib.path import Path
 
 from batchscope.analysis import intervals, run_series
 from batchscope.analysis.run_series import Series
-from batchscope.figures import canvas, figure_rows
+from batchscope.figures import axis_scales, canvas, figure_rows
 from batchscope.study.specifications import Panel, Scale
 from batchscope.study.tables import clipped_to_range
 from batchscope.tables.published import MACHINE_COLUMNS, series_factors
@@ -84,7 +84,7 @@ def draw(axes: Axes, content: PanelContent, styles: dict[str, dict[str, Any]]) -
     panel, frame, count = content.panel, content.frame, len(content.lines)
     sizes = set(frame["batch_size"].tolist()).union(*(line.sizes for line in content.published))
     sizes = sorted(map(int, sizes))
-    width = _SERIES_WIDTH * min(canvas.min_doublings(sizes), 1.0) / count  # in doublings
+    width = _SERIES_WIDTH * min(axis_scales.min_doublings(sizes), 1.0) / count  # in doublings
     offsets = [(index - (count - 1) / 2) * width for index in range(count)]
     if panel.scale == Scale.LOG:
         axes.set_yscale("log")
@@ -99,10 +99,10 @@ def draw(axes: Axes, content: PanelContent, styles: dict[str, dict[str, Any]]) -
             style = {"color": props["color"], "linestyle": props["linestyle"]}
         axes.plot(np.log2(x.astype(float)) + offset, values, **{**_STAR, **style})
     if np.isfinite(content.values).any():
-        canvas.set_value_axis(axes, content.values, np.concatenate(ends), panel.scale)
+        axis_scales.set_value_axis(axes, content.values, np.concatenate(ends), panel.scale)
     else:
         canvas.write_no_data(axes)
-    canvas.set_batch_size_axis(axes, sizes)
+    axis_scales.set_batch_size_axis(axes, sizes)
     axes.set_ylabel(panel.label)
     canvas.mark_failures(axes, figure_rows.distinct_runs(frame), content.title)
 
@@ -156,7 +156,7 @@ def _draw_seeds(
     x = np.log2(runs["batch_size"].astype(float)) + offset
     seed = runs["seed"].rank(method="dense") - 1
     if seed.max() > 0:
-        room = 0.3 * min(canvas.min_doublings(runs["batch_size"].tolist()), 1.0) / count
+        room = 0.3 * min(axis_scales.min_doublings(runs["batch_size"].tolist()), 1.0) / count
         x += room * (seed / seed.max() - 0.5)
         point = {"color": props["color"], "marker": props["marker"], "linestyle": "none"}
         axes.plot(x, runs[column], markersize=2.6, markeredgewidth=0, alpha=0.4, **point)

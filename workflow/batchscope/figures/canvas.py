@@ -1,7 +1,8 @@
-"""Drawing helpers that several kinds of figures share.
+"""Drawing functions that several kinds of figures share.
 
-In this order: files, grids of panels, styles of batch sizes and series, axes and their scales,
-means with intervals, marks of failed runs, notes and legends. What one kind needs is in its module.
+In this order: files, grids of panels, styles of batch sizes and series, means with intervals, marks
+of failed runs, notes and legends. `axis_scales` has the axes. A function that a single kind needs
+belongs to the module of this kind.
 """
 
 from __future__ import annotations
@@ -18,20 +19,16 @@ import numpy as np
 import pandas
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from batchscope.analysis import intervals, run_series
 from batchscope.core import display, project_files
 from batchscope.host import requirements
 from batchscope.store import records
 from batchscope.study.outcomes import MIN_SEEDS_FOR_INTERVAL
-from batchscope.study.specifications import Scale
-from batchscope.study.tables import value_range
 
 style = functools.partial(matplotlib.rc_context, fname=project_files.STYLE)
 PANEL_WIDTH, PANEL_HEIGHT = 3.3, 2.75  # inches
@@ -45,9 +42,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 LINE_STYLES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.4)), (0, (6, 2, 1, 2)))
 # A pale edge keeps overlapping markers apart.
 MARKER_EDGE = {"markeredgecolor": PAPER, "markeredgewidth": 0.6}
-LOG_SPAN = 12.0  # An axis is logarithmic if largest / smallest value is at least this ratio.
-MAX_SERIES = 6  # the maximum of panels in a row or a column
-# The texts are short enough for neighbouring batch sizes.
+MAX_SERIES = 6  # More panels in a row or a column are too small to read.
+# Marks of failed runs, short enough for neighbouring batch sizes.
 _STATUS_MARKS = {
     records.DIVERGED: "div.",
     records.OUT_OF_MEMORY: "mem.",
@@ -55,7 +51,7 @@ _STATUS_MARKS = {
     records.MISSING: "miss.",
 }
 _MAX_MARKED_SIZES = 9  # More batch sizes have no room for counts of failures.
-_NOTE_LETTERS_PER_INCH, _TITLE_LETTERS_PER_INCH = 15.5, 12.5
+_NOTE_LETTERS_PER_INCH, _TITLE_LETTERS_PER_INCH = 15.5, 12.5  # mean widths in the style's fonts
 _NUMBER, _COORDINATES = re.compile(r"-?\d+\.\d{3,}"), re.compile(r' (?:d|x|y|transform)="[^"]*"')
 
 
@@ -158,57 +154,8 @@ def series_styles(count: int) -> list[dict[str, Any]]:
 
 
 def line_props(props: dict[str, Any], count: int) -> dict[str, Any]:
+    """Return the props of a line through `count` points, without a line for fewer than three."""
     return {**props, "linestyle": "none"} if count < 3 else props
-
-
-def set_batch_size_axis(axes: Axes, batch_sizes: list[int], room: float = 0.075) -> None:
-    """Set up a horizontal axis in log2(batch size); a label needs `room`, a share of the axis."""
-    labelled = labelled_values(batch_sizes, room)
-    axes.set_xticks(np.log2(labelled), [str(size) for size in labelled])
-    if batch_sizes:
-        width = np.log2(max(batch_sizes) / min(batch_sizes))
-        margin = max(0.45 * min_doublings(batch_sizes), 0.04 * width)
-        axes.set_xlim(np.log2(min(batch_sizes)) - margin, np.log2(max(batch_sizes)) + margin)
-    axes.set_xlabel("batch size")
-
-
-def labelled_values(values: list[Any], room: float = 0.075) -> list[Any]:
-    """Return the values that have room for a label on a log2 axis; powers of two have priority."""
-    if len(values) < 2:
-        return values
-    width = np.log2(max(values)) - np.log2(min(values))
-    powers = [value for value in values if np.log2(value) in range(64)]
-    candidates = powers if len(powers) >= 4 and len(values) > 9 else values
-    labelled: list[Any] = []
-    for value in sorted(candidates, key=lambda value: (value not in powers, -value)):
-        if all(abs(np.log2(value / neighbour)) >= room * width for neighbour in labelled):
-            labelled.append(value)
-    return sorted(labelled)
-
-
-def min_doublings(batch_sizes: list[int]) -> float:
-    doublings = np.log2(sorted(set(batch_sizes)))
-    return float(np.diff(doublings).min()) if len(doublings) > 1 else 1.0
-
-
-def set_value_scale(grid: Iterable[Axes], values: Iterable[Any]) -> None:
-    """Make the vertical axes of panels logarithmic if the values of one panel span much.
-
-    Panels with other than positive values stay linear. Call it before intervals are drawn, because
-    `mean_intervals` depends on the scale.
-    """
-    finite = [_finite(panel_values) for panel_values in values]
-    positive = [bool(panel.min(initial=np.inf) > 0) for panel in finite]
-    spans = (panel.max(initial=0) >= LOG_SPAN * panel.min(initial=np.inf) for panel in finite)
-    if any(map(all, zip(positive, spans, strict=True))):
-        for axes, is_positive in zip(grid, positive, strict=True):
-            if is_positive:
-                axes.set_yscale("log")
-
-
-def _finite(values: Any) -> np.ndarray:
-    values = np.asarray(values, float)
-    return values[np.isfinite(values)]
 
 
 def mean_intervals(axes: Axes, values: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -223,12 +170,12 @@ def mean_intervals(axes: Axes, values: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def draw_error_bars(axes: Axes, x: Any, mean: Any, low: Any, high: Any, **props: Any) -> None:
-    mean, low, high = (np.atleast_1d(np.asarray(part, float)) for part in (mean, low, high))
+    mean, low, high = (np.atleast_1d(np.asarray(value, float)) for value in (mean, low, high))
     axes.errorbar(x, mean, yerr=np.nan_to_num([mean - low, high - mean]), **props)
 
 
 def draw_curve(axes: Axes, table: pandas.DataFrame, props: dict[str, Any], x: Any = None) -> None:
-    """Draw the mean of each row; a line with a colour also has its interval as a band."""
+    """Draw the mean of each row of a table, and its interval as a band if the line has a colour."""
     mean, low, high, _ = mean_intervals(axes, table.to_numpy(float))
     x = table.index.to_numpy(float) if x is None else x
     axes.plot(x, mean, **props)
@@ -236,83 +183,18 @@ def draw_curve(axes: Axes, table: pandas.DataFrame, props: dict[str, Any], x: An
         axes.fill_between(x, low, high, color=props["color"], alpha=0.15, linewidth=0)
 
 
-def set_linear_ticks(axis: Axis, max_count: int = 5) -> None:
-    axis.set_major_locator(MaxNLocator(nbins=max_count, min_n_ticks=3, steps=(1, 2, 2.5, 5, 10)))
-
-
-def set_log_labels(axis: Axis, span: float, crowded: float = 500) -> None:
-    """Label 1, 2 and 5 of each decade as plain numbers, but only decades from a span of `crowded`.
-
-    The span is the ratio of the ends of the axis.
-    """
-    subs = (1.0, 2.0, 5.0) if span < crowded else (1.0,)
-    if span < 10:
-        subs = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
-    axis.set_major_locator(LogLocator(subs=subs))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(lambda value, _: display.tick(value))
-
-
-def percent_tick(value: float, _: Any = None) -> str:
-    return display.tick(round(100 * value, 6))
-
-
-def set_value_axis(axes: Axes, values: Any, ends: Any = (), scale: str = Scale.AUTO) -> None:
-    """Set ticks and ends of the vertical axis, and its scale if `set_value_scale` has not.
-
-    A logarithmic axis shows the ends of intervals down to a third of the smallest value. If values
-    with a zero span much, the axis is linear up to the smallest positive one.
-    """
-    values = _finite(values)
-    positive = values[values > 0]
-    set_linear_ticks(axes.yaxis)
-    if scale == Scale.AUTO:
-        set_value_scale([axes], [values])
-    if axes.get_yscale() == "log" and len(positive):
-        reach = _finite([*positive, *ends])
-        top, bottom = reach.max(), max(reach.min(), positive.min() / 3)
-        set_log_labels(axes.yaxis, top / bottom)
-        margin = max(top / bottom, 2.0) ** 0.06
-        axes.set_ylim(bottom / margin, top * margin)
-    elif scale == Scale.AUTO and len(positive) and positive.max() >= LOG_SPAN * positive.min():
-        if values.min() == 0:
-            axes.set_yscale("symlog", linthresh=positive.min())
-            axes.yaxis.set_major_formatter(lambda value, _: display.tick(value))
-    elif scale == Scale.PERCENT:
-        axes.yaxis.set_major_formatter(percent_tick)
-
-
-def limit_to_values(axes: Axes, values: Any, share: float) -> None:
-    """Limit a linear vertical axis to the values, so that no wide interval squeezes them."""
-    values = _finite(values)
-    if len(values) and axes.get_yscale() == "linear":
-        margin = share * float(np.ptp(values)) or 0.05 * abs(float(values[0])) or 1.0
-        axes.set_ylim(values.min() - margin, values.max() + margin)
-
-
-def limit_to_possible_values(axes: Axes, column: str) -> None:
-    """Limit a linear vertical axis to the possible values of a column, with room for markers."""
-    if axes.get_yscale() != "linear":
-        return
-    least, largest = value_range(column)
-    bottom, top = axes.get_ylim()
-    margin = 0.015 * (min(top, largest) - max(bottom, least))
-    data = [panel.dataLim for panel in axes.get_shared_y_axes().get_siblings(axes)]
-    below = margin if min(limits.y0 for limits in data) < least + margin else 0.0
-    above = margin if max(limits.y1 for limits in data) > largest - margin else 0.0
-    axes.set_ylim(max(bottom, least - below), min(top, largest + above))
-
-
-def testable(frame: pandas.DataFrame) -> list[run_series.Series]:
+def runnable_series(frame: pandas.DataFrame) -> list[run_series.Series]:
     """Return the series that this machine can run in part or as a whole, or else all series."""
     groups = run_series.split_series(frame)
-    met = [group for group in groups if not group.frame["status"].isin(requirements.LABELS).all()]
-    return met or groups
+    left_out = requirements.LABELS
+    runnable = [group for group in groups if not group.frame["status"].isin(left_out).all()]
+    return runnable or groups
 
 
 def first_items(
     items: Sequence[Any], max_count: int = MAX_SERIES, noun: str = "series"
 ) -> tuple[Sequence[Any], str]:
+    """Return the first items, and a note for the figure if there are more."""
     note = f"The first {max_count} of {len(items)} {noun}; the CSV file holds all."
     return items[:max_count], note if max_count < len(items) else ""
 

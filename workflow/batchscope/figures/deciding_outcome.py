@@ -7,6 +7,7 @@ of the comparison.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ import pandas
 from batchscope.analysis import run_series
 from batchscope.analysis.chosen_rates import RATE
 from batchscope.analysis.targets import Target
-from batchscope.core.display import number
+from batchscope.analysis.trainings import RUN_LOSS
+from batchscope.core.display import capital, number
 from batchscope.figures import FigureTables, figure_rows
 from batchscope.study import specifications, tasks
 from batchscope.study.budget_kinds import CONVERGENCE, COST_KINDS, COSTS, TARGET, end_kinds
@@ -48,10 +50,26 @@ def deciding_outcomes(advice: pandas.DataFrame) -> list[str]:
     return list(dict.fromkeys(advice.loc[limits, "name"]))
 
 
+def outcome_words(row: pandas.Series) -> str:
+    """Return the outcome of a row in words: `seconds to validation loss 0.1`."""
+    if row["outcome"] == RUN_LOSS:
+        return "lowest validation loss"
+    if row["outcome"] not in COSTS:
+        return tasks.column_words(row["outcome"])
+    return f"{row['outcome']} to {target_words(row)}"
+
+
 def target_words(row: pandas.Series) -> str:
     column, value = row[TARGET_COLUMNS]
     has_target = pandas.notna(column) and column
     return f"{tasks.column_words(column)} {number(value)}" if has_target else "the target"
+
+
+def with_title(spec: specifications.Figure, frame: pandas.DataFrame) -> specifications.Figure:
+    """Return the figure with the outcome of its rows in its title, if all series have the same."""
+    words = {outcome_words(row) for _, row in frame.iterrows()}
+    outcome = words.pop() if len(words) == 1 else "deciding outcome"
+    return replace(spec, title=capital(spec.title.format(outcome=outcome)))
 
 
 def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:

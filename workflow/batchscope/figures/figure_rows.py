@@ -1,6 +1,7 @@
-"""The rows, columns and panels that a figure shows: tables and a specification -> frame.
+"""Tables and a figure's specification in, the rows, columns and panels that the figure shows out.
 
-Tables of runs come first, then tables of timings.
+`select` is for tables of runs, `usable_timings` for tables of timings. A new rule goes here if
+several kinds of figures need it, and otherwise into the kind's module in `kinds`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from batchscope.analysis import best_learning_rates, run_series
 from batchscope.core import display
 from batchscope.figures import FigureTables
 from batchscope.host import requirements
+from batchscope.store.records import FINISHED
 from batchscope.study import columns, specifications
 from batchscope.study.specifications import Panel
 from batchscope.study.tables import value_range
@@ -37,10 +39,11 @@ def select(
     """
     runs = _at_best_rates(tables.runs) if best_rate else tables.runs
     frame = runs if spec.table == "runs" else _with_missing_runs(getattr(tables, spec.table), runs)
+    # The updates so far are the column `step` in history.csv, `updates` in trajectories.csv.
     frame = frame.rename(columns={"step": "updates"}) if spec.x_columns else frame
     names = [spec.lines, spec.facet, *spec.x_columns, *spec.columns]
     for table in (runs, frame):
-        names += [name for panel in filled_panels(table, spec) for name in panel.columns]
+        names += [name for panel in panels_of_columns(table, spec) for name in panel.columns]
     run_columns = [name for name in dict.fromkeys(names) if name not in frame and name in runs]
     if run_columns:
         keys = [name for name in RUN_KEYS if name in frame]
@@ -60,7 +63,7 @@ def with_factors(frame: pandas.DataFrame, names: Iterable[str]) -> pandas.DataFr
 
 def if_drawable(frame: pandas.DataFrame, spec: specifications.Figure) -> pandas.DataFrame:
     """Return the frame, without rows if its figure would show nothing."""
-    if frame.empty or not panels(frame, spec):
+    if frame.empty or not panels_with_values(frame, spec):
         return frame.iloc[:0]
     runs = finished(frame)
     lines = runs[spec.lines].nunique() if spec.lines else len(run_series.split_series(frame))
@@ -68,10 +71,10 @@ def if_drawable(frame: pandas.DataFrame, spec: specifications.Figure) -> pandas.
     return frame.iloc[:0] if is_single_point else frame
 
 
-def panels(frame: pandas.DataFrame, spec: specifications.Figure) -> list[Panel]:
-    """Return the panels that have a finite value."""
+def panels_with_values(frame: pandas.DataFrame, spec: specifications.Figure) -> list[Panel]:
+    """Return the panels whose column has a finite value in a finished run."""
     runs, with_values = finished(frame), []
-    for panel in filled_panels(frame, spec):
+    for panel in panels_of_columns(frame, spec):
         values = runs[panel.column].astype(float)
         if panel.unless in runs:
             values = values[values != runs[panel.unless].astype(float)]
@@ -80,7 +83,7 @@ def panels(frame: pandas.DataFrame, spec: specifications.Figure) -> list[Panel]:
     return with_values
 
 
-def filled_panels(frame: pandas.DataFrame, spec: specifications.Figure) -> Iterator[Panel]:
+def panels_of_columns(frame: pandas.DataFrame, spec: specifications.Figure) -> Iterator[Panel]:
     r"""Yield the panels with a column of the frame, one for each column that matches a pattern.
 
     A pattern has a setting in braces, `\{rhos\}`. Its value replaces it in title and label.
@@ -117,6 +120,34 @@ def labelled_parts(frame: pandas.DataFrame, column: str) -> list[tuple[str, pand
     ]
 
 
+def usable_timings(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the rows without missing requirements, with utilisations limited to 100 %.
+
+    Short samples can be above 100 %.
+    """
+    rows = rows[~rows["status"].isin(requirements.LABELS)] if "status" in rows else rows
+    shares = rows.filter(like="_percent")
+    return rows.assign(**{name: shares[name].clip(*value_range(name)) for name in shares})
+
+
+def sweep_series(frame: pandas.DataFrame) -> list[run_series.Series]:
+    """Return a series for each sweep on a machine, with its rows in order of batch size.
+
+    A factor that changes with the batch size also distinguishes sweeps, because each has its fit.
+    """
+    frame = frame.reset_index(drop=True)
+    return [
+        replace(group, frame=frame.loc[group.frame.index].sort_values("batch_size", kind="stable"))
+        for group in run_series.split_series(frame.assign(batch_size=0))
+    ]
+
+
+def first_value(rows: pandas.DataFrame, column: str) -> float:
+    """Return the first number of a column; NaN without a number. The rows of a series share it."""
+    values = rows[column].dropna() if column in rows else ()
+    return float(values.iloc[0]) if len(values) else math.nan
+
+
 def _with_missing_runs(table: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
     """Return the rows of `runs` in a long table, and an empty row for each run without rows."""
     if table.empty or "run" not in table:
@@ -140,35 +171,7 @@ def _at_best_rates(runs: pandas.DataFrame) -> pandas.DataFrame:
     for group in best_learning_rates.series_over_rates(runs):
         for choice in best_learning_rates.best_rates(group.frame):
             rows = group.frame[group.frame["batch_size"] == choice.batch_size]
-            finished_counts = rows["status"].eq("finished").groupby(rows["learning_rate"]).sum()
+            finished_counts = rows["status"].eq(FINISHED).groupby(rows["learning_rate"]).sum()
             rate = choice.learning_rate if choice.learning_rate > 0 else finished_counts.idxmax()
             best_runs.append(rows[rows["learning_rate"] == rate])
     return pandas.concat(best_runs).sort_index()
-
-
-def usable_timings(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the rows without missing requirements, with utilisations limited to 100 %.
-
-    Short samples can be above 100 %.
-    """
-    rows = rows[~rows["status"].isin(requirements.LABELS)] if "status" in rows else rows
-    shares = rows.filter(like="_percent")
-    return rows.assign(**{name: shares[name].clip(*value_range(name)) for name in shares})
-
-
-def sweep_series(frame: pandas.DataFrame) -> list[run_series.Series]:
-    """Return a series for each sweep on a machine, with its rows in order of batch size.
-
-    A factor that changes with the batch size also distinguishes sweeps, because each has its fit.
-    """
-    frame = frame.reset_index(drop=True)
-    return [
-        replace(group, frame=frame.loc[group.frame.index].sort_values("batch_size", kind="stable"))
-        for group in run_series.split_series(frame.assign(batch_size=0))
-    ]
-
-
-def constant_value(rows: pandas.DataFrame, column: str) -> float:
-    """Return the number that all rows of a series share; NaN without a number."""
-    values = rows[column].dropna() if column in rows else ()
-    return float(values.iloc[0]) if len(values) else math.nan

@@ -233,7 +233,7 @@ def serve(
     for signum in _STOP_SIGNALS:  # the steps get them from their jobs
         signal.signal(signum, signal.SIG_IGN)
     training = socket.socket(fileno=descriptor)
-    tensorflow_start.load()
+    tensorflow_start.import_keras()
     _import_modules(modules)
     tables = _listen(snakemake_pid, _TABLES_SOCKET)
     parent = os.getpid()

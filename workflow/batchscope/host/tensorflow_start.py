@@ -1,4 +1,7 @@
-"""Start TensorFlow and Keras with the threads, device and replicas of a step."""
+"""Import TensorFlow and Keras (`import_keras`), and set their threads and devices (`start`).
+
+A new environment variable that changes results belongs to `ARITHMETIC_VARIABLES`.
+"""
 
 import contextlib
 import importlib
@@ -22,7 +25,7 @@ ARITHMETIC_VARIABLES = (
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-def silence_logs() -> None:
+def set_backend_and_log_level() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ["KERAS_BACKEND"] = "tensorflow"
 
@@ -50,6 +53,7 @@ def hidden_stderr() -> Iterator[None]:
 
 
 def thread_count(threads: int) -> int:
+    """Return the number of threads; 0 stands for the number of usable cores."""
     return threads or requirements.usable_cores()
 
 
@@ -65,12 +69,12 @@ def set_threads_and_device(threads: int = 1, device: str = "cpu") -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
-def load(threads: int = 1, device: str = "cpu") -> None:
+def import_keras(threads: int = 1, device: str = "cpu") -> None:
     """Import TensorFlow and Keras without starting a thread.
 
     The user's `~/.keras/keras.json` is overridden, because no result's name holds its settings.
     """
-    silence_logs()
+    set_backend_and_log_level()
     set_threads_and_device(threads, device)
     if "keras" not in sys.modules:
         blocked = [name for name in OPTIONAL_PACKAGES if name not in sys.modules]
@@ -90,7 +94,7 @@ def load(threads: int = 1, device: str = "cpu") -> None:
 
 
 def start(threads: int = 1, device: str = "cpu", replicas: int = 1) -> None:
-    """Import and set up TensorFlow and Keras, before any module that imports Keras.
+    """Import TensorFlow and Keras and set them up. Call this before modules that import Keras.
 
     Args:
         threads: Threads of one operation; 0 for the number of cores. With one thread, operations
@@ -101,7 +105,7 @@ def start(threads: int = 1, device: str = "cpu", replicas: int = 1) -> None:
         UserError: If TensorFlow already runs with other settings, or finds too few GPUs.
     """
     threads = thread_count(threads)
-    load(threads, device)
+    import_keras(threads, device)
     import tensorflow as tf
 
     with hidden_stderr():
@@ -115,8 +119,8 @@ def start(threads: int = 1, device: str = "cpu", replicas: int = 1) -> None:
             tf.config.set_visible_devices([], "GPU")
             cpu = tf.config.list_physical_devices("CPU")[0]
             if len(tf.config.get_logical_device_configuration(cpu) or [None]) < replicas:
-                parts = [tf.config.LogicalDeviceConfiguration() for _ in range(replicas)]
-                tf.config.set_logical_device_configuration(cpu, parts)
+                devices = [tf.config.LogicalDeviceConfiguration() for _ in range(replicas)]
+                tf.config.set_logical_device_configuration(cpu, devices)
             return
         if not gpus:
             raise UserError(

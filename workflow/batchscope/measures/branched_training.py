@@ -61,11 +61,11 @@ class Branches:
         self._training, self._window = training, window
         self._optimizer = optimizers.make_optimizer(training.factors)
         self._size = tf.Variable(window.batch_size, False, dtype=tf.int32)
-        batches = replace(training.batches, size=self._size, drop_remainder=True, offset=0)
-        arguments = training.model, self._optimizer, training.training_set, batches
+        settings = replace(training.update_settings, size=self._size, drop_remainder=True, offset=0)
+        arguments = training.model, self._optimizer, training.training_set, settings
         self._loop = StepLoop(*arguments)
         # The model's variables include the random generators of its dropout layers.
-        augment = batches.augment
+        augment = settings.augment
         self._shared_variables = [
             *training.model.variables,
             *(augment.variables if augment else []),
@@ -98,7 +98,7 @@ class Branches:
         self._size.assign(size)
         for part in np.split(order, self._window.part_count):
             for examples in self._examples_of_calls(part):
-                padded = np.resize(examples, self._loop.examples)
+                padded = np.resize(examples, self._loop.example_count)
                 _, totals, _, _ = self._loop.run(padded, 0, len(examples) // size, Totals())
                 if not math.isfinite(totals.loss):
                     return math.nan
@@ -109,7 +109,7 @@ class Branches:
     def _examples_of_calls(self, part: np.ndarray) -> Iterator[np.ndarray]:
         """Yield the examples of each call: whole batches of every multiple, at most an epoch."""
         largest = self._window.multiples[-1] * self._window.batch_size
-        max_examples = self._loop.examples // largest * largest
+        max_examples = self._loop.example_count // largest * largest
         for start in range(0, len(part), max_examples):
             yield part[start : start + max_examples]
 

@@ -1,5 +1,7 @@
-"""Loss and metrics on every split, dropout off, and the generalisation gap as a difference and as a
-ratio.
+"""Weights in; loss and metrics on every split out, dropout off, with the generalisation gap.
+
+The gap is a difference of losses, their ratio, and a difference of the task's first metric. A new
+metric goes into `study.tasks.METRICS`.
 """
 
 from __future__ import annotations
@@ -34,8 +36,12 @@ class EvaluateSettings(WeightsSettings):
 _TITLES = {"train": "Training", "validation": "Validation", "test": "Test"}
 
 
-def _split_columns(split: str, **first_metric: str) -> dict[str, Column]:
-    """Return the columns of a split; `first_metric` describes the first metric of each task."""
+def _split_columns(split: str, first_metric_direction: str = "") -> dict[str, Column]:
+    """Return the columns of a split.
+
+    Args:
+        first_metric_direction: Direction of each task's first metric that every study tests.
+    """
     loss = f"{_TITLES[split]} loss"
     columns = {
         f"{split}_loss": PositiveColumn(f"Mean loss on the {split} split, dropout off.", label=loss)
@@ -47,7 +53,7 @@ def _split_columns(split: str, **first_metric: str) -> dict[str, Column]:
             label=f"{_TITLES[split]} {metric.words}",
             minimum=metric.minimum,
             maximum=metric.maximum,
-            **(first_metric if metric in tasks.FIRST_METRICS else {}),
+            direction=first_metric_direction if metric in tasks.FIRST_METRICS else "",
         )
     return columns
 
@@ -58,7 +64,7 @@ ENTRY = Measure(
     columns={
         **_split_columns("train"),
         **_split_columns("validation"),
-        **_split_columns("test", direction="falls"),  # Keskar et al. 2017
+        **_split_columns("test", first_metric_direction="falls"),  # Keskar et al. 2017
         "generalisation_gap": Column(
             "test_loss - train_loss.",
             label="Generalisation gap",
@@ -74,6 +80,8 @@ ENTRY = Measure(
     },
     at_epochs=True,
     outcomes=True,
+    # `study.figures.for_tasks` fills the braces of texts with the words of the tasks' metrics. A
+    # name `a|b` in `log_columns` requires a or b.
     figures=(
         Figure(
             "accuracy",

@@ -134,10 +134,10 @@ ENTRY = Measure(
 )
 
 Loss = Callable[[float, float], float]
-# Two directions -> the loss at (a, b) of the plane that they span.
-Plane = Callable[["Arrays", "Arrays"], Loss]
+# Function from two directions to the loss at (a, b) of the plane that they span.
+LossOnPlanes = Callable[["Arrays", "Arrays"], Loss]
 
-# All runs have the same seed, so that they are compared along the same random draws.
+# All runs have the same seed, so that they are compared along the same random directions.
 DIRECTION_SEED = 0
 SAVE_SECONDS = 1.0  # minimum time between two writes of the finished rows
 
@@ -167,6 +167,7 @@ def axis(points: int) -> np.ndarray:
 
 
 def rise(losses: np.ndarray) -> float:
+    """Return the mean rise of the losses of a line from its middle to half of its ends."""
     middle = len(losses) // 2
     r = max(1, middle // 2)  # the index nearest to a half; the smaller if two are
     with np.errstate(invalid="ignore"):  # a loss may be infinite
@@ -202,7 +203,9 @@ class SavedRows:
         return self._rows[self._next - 1]
 
 
-def measure(plane: Plane, weights: Arrays, settings: dict[str, Any], rows: SavedRows) -> Measured:
+def measure(
+    loss_on_planes: LossOnPlanes, weights: Arrays, settings: dict[str, Any], rows: SavedRows
+) -> Measured:
     """Compute every surface and line of the settings around the trained `weights`.
 
     The rise is None without lines, or if a loss on a line is not finite.
@@ -210,53 +213,57 @@ def measure(plane: Plane, weights: Arrays, settings: dict[str, Any], rows: Saved
     positions = axis(settings["points"])
     arrays, rises = {"axis": positions}, []
 
-    def loss_on(first: int, second: int) -> Loss:
-        """Return the loss on the plane of two directions, by their numbers."""
-        return plane(*(direction(weights, (DIRECTION_SEED, index)) for index in (first, second)))
+    def loss_along(*indices: int) -> Loss:
+        """Return the loss on the plane of two directions, by their indices."""
+        directions = (direction(weights, (DIRECTION_SEED, index)) for index in indices)
+        return loss_on_planes(*directions)
 
     for pair in range(settings["pairs"]):
-        loss = loss_on(2 * pair, 2 * pair + 1)
+        loss = loss_along(2 * pair, 2 * pair + 1)
         surface = [rows.next_row(loss, positions, b) for b in positions]
         arrays[f"surface:{pair}"] = np.array(surface)
     for line in range(settings["lines"]):
-        row = rows.next_row(loss_on(line, line), positions, 0.0)
+        row = rows.next_row(loss_along(line, line), positions, 0.0)
         arrays[f"line:{line}"] = row
         rises.append(rise(row))
     mean = math.fsum(rises) / len(rises) if rises and np.isfinite(rises).all() else None
     return Measured({"landscape_rise": mean}, arrays=arrays)
 
 
-def make_plane(objective: Objective) -> Plane:
-    """Return the function that computes losses on planes through an objective's current weights.
+class ObjectivePlanes:
+    """Losses of an objective on planes through its current weights: a `LossOnPlanes`.
 
     The weights are moved inside the graph, in float32; at (0, 0) they are unchanged.
     """
-    import tensorflow as tf
 
-    # Directions are 0 for all other variables.
-    moved = [variable for variable in objective.variables if len(variable.shape) > 1]
-    origins = [tf.constant(variable.numpy()) for variable in moved]
-    directions = [[tf.Variable(tf.zeros_like(origin)) for origin in origins] for _ in range(2)]
+    def __init__(self, objective: Objective) -> None:
+        import tensorflow as tf
 
-    @tf.function(autograph=False, input_signature=[tf.TensorSpec([], tf.float32)] * 2)
-    def sums(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-        for variable, origin, first, second in zip(moved, origins, *directions, strict=True):
-            variable.assign(origin + a * first + b * second)
-        return objective.chunk_losses()
+        # Directions are 0 for all other variables.
+        moved = [variable for variable in objective.variables if len(variable.shape) > 1]
+        origins = [tf.constant(variable.numpy()) for variable in moved]
+        directions = [[tf.Variable(tf.zeros_like(origin)) for origin in origins] for _ in range(2)]
+        self._objective, self._directions = objective, directions
 
-    def loss(a: float, b: float) -> float:
-        chunk_sums = sums(tf.constant(a, tf.float32), tf.constant(b, tf.float32))
-        return sum(chunk_sums.numpy().tolist()) / objective.examples
+        @tf.function(autograph=False, input_signature=[tf.TensorSpec([], tf.float32)] * 2)
+        def chunk_losses(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+            for variable, origin, first, second in zip(moved, origins, *directions, strict=True):
+                variable.assign(origin + a * first + b * second)
+            return objective.chunk_losses()
 
-    def plane(first: Arrays, second: Arrays) -> Loss:
-        for variables, arrays in zip(directions, (first, second), strict=True):
+        self._chunk_losses = chunk_losses
+
+    def __call__(self, first: Arrays, second: Arrays) -> Loss:
+        for variables, arrays in zip(self._directions, (first, second), strict=True):
             # Arrays and variables have the same order.
             values = [array for array in arrays.values() if array.ndim > 1]
             for variable, value in zip(variables, values, strict=True):
                 variable.assign(value)
-        return loss
+        return self._loss
 
-    return plane
+    def _loss(self, a: float, b: float) -> float:
+        chunk_losses = self._chunk_losses(np.float32(a), np.float32(b))
+        return sum(chunk_losses.numpy().tolist()) / self._objective.examples
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
@@ -268,4 +275,4 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     key = f"{ENTRY.version} {disk.file_sha256(weights_file)}"
     weights, _ = models.weights(objective.model)
     rows = SavedRows(run.scratch / "losses.npz", key)
-    return measure(make_plane(objective), weights, settings, rows)
+    return measure(ObjectivePlanes(objective), weights, settings, rows)

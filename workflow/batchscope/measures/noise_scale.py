@@ -106,7 +106,7 @@ ENTRY = Measure(
             "Gradient noise scale",
             "Gradients",
             "Number of examples with equal noise and signal in their mean gradient (McCandlish et "
-            "al. 2018), with Fieller's 95 % interval. Far below it, a larger batch saves updates "
+            "al. 2018), with its 95 % interval. Far below it, a larger batch saves updates "
             "nearly in proportion; far above it, hardly any. Dotted: batch size of the training.",
             kind="noise_scale",
             panels=(Panel("gradient_noise_scale", "", "noise scale (examples)", Scale.LOG),),

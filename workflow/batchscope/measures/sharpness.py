@@ -15,6 +15,7 @@ iterations, so the value is a lower bound of the definition.
 from __future__ import annotations
 
 import contextlib
+import functools
 import tempfile
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -185,55 +186,52 @@ def measure(
         if space == "subspace":
             matrix = Subspace(len(x), settings["dimensions"], SUBSPACE_SEED)
             coordinates, slope = matrix.coordinates(x), matrix.transposed_times(gradient)
-        function = _function_of_y(loss_and_gradient, x, matrix)
+        function = functools.partial(_loss_at_y, loss_and_gradient, x, matrix)
         for epsilon in settings["epsilons"]:
-            width = epsilon * (np.abs(coordinates) + 1.0)
+            half_edges = epsilon * (np.abs(coordinates) + 1.0)
             limits = settings["iterations"], settings["starts"]
-            maximum = search_maximum(function, (loss, slope), width, *limits)
+            maximum = search_maximum(function, (loss, slope), half_edges, *limits)
             values[f"sharpness_{space}_{number_text(float(epsilon))}"] = sharpness(maximum, loss)
     return Measured(values)
 
 
-def _function_of_y(
-    function: LossAndGradient, x: np.ndarray, matrix: Subspace | None
-) -> LossAndGradient:
-    """Return the loss at the weights x + A y as a function of y; A is the identity by default."""
-
-    def loss_and_gradient(y: np.ndarray) -> tuple[float, np.ndarray]:
-        if matrix is None:
-            return function(x + y)
-        loss, gradient = function(x + matrix.times(y))
-        return loss, matrix.transposed_times(gradient)
-
-    return loss_and_gradient
+def _loss_at_y(
+    loss_and_gradient: LossAndGradient, x: np.ndarray, matrix: Subspace | None, y: np.ndarray
+) -> tuple[float, np.ndarray]:
+    """Return the loss at the weights x + A y and its gradient by y; A is I without a matrix."""
+    if matrix is None:
+        return loss_and_gradient(x + y)
+    loss, gradient = loss_and_gradient(x + matrix.times(y))
+    return loss, matrix.transposed_times(gradient)
 
 
 def search_maximum(
     function: LossAndGradient,
-    at_zero: tuple[float, np.ndarray],
-    width: np.ndarray,
+    result_at_zero: tuple[float, np.ndarray],
+    half_edges: np.ndarray,
     iterations: int = 10,
     starts: int = 4,
 ) -> float:
-    """Return the largest value found in the box `-width <= y <= width` from several starts.
+    """Return the largest value found in the box |y_i| <= `half_edges`_i from several starts.
 
     The starts are y = 0, the corner in the direction of the gradient at 0, then alternately random
     corners and random interior points. If the gradient at 0 is zero, a random corner replaces the
     second start. A search ends at the first value that is not finite, and its earlier values count.
-    Start k does not depend on `starts`; it scales with `width`.
+    Start k does not depend on `starts`; it scales with `half_edges`.
 
     Args:
-        at_zero: Finite value and gradient at y = 0, which are not computed again.
-        width: Half edges of the box, shape (n,), all positive.
+        result_at_zero: Finite value and gradient at y = 0, which are not computed again.
+        half_edges: Half edges of the box, shape (n,), all positive.
     """
-    maxima = [_search_from(function, width, np.zeros_like(width), at_zero, 1.0, iterations)]
+    search_from = functools.partial(_search_from, function, half_edges, iterations)
+    maxima = [search_from(np.zeros_like(half_edges), result_at_zero, 1.0)]
     for index in range(1, starts):
-        start = _start_point(index, at_zero[1]) * width
+        start = _start_point(index, result_at_zero[1]) * half_edges
         value, gradient = function(start)
         slope = float(np.abs(gradient).mean())
-        scale = STEP_OVER_WIDTH * float(width.mean()) / slope if slope > 0 else 1.0
+        scale = STEP_OVER_WIDTH * float(half_edges.mean()) / slope if slope > 0 else 1.0
         scale = scale if np.isfinite(scale) else 1.0
-        maxima.append(_search_from(function, width, start, (value, gradient), scale, iterations))
+        maxima.append(search_from(start, (value, gradient), scale))
     return max(maxima)
 
 
@@ -249,16 +247,16 @@ def _start_point(index: int, gradient: np.ndarray) -> np.ndarray:
 
 def _search_from(
     function: LossAndGradient,
-    width: np.ndarray,
-    start: np.ndarray,
-    at_start: tuple[float, np.ndarray],
-    scale: float,
+    half_edges: np.ndarray,
     iterations: int,
+    start: np.ndarray,
+    result_at_start: tuple[float, np.ndarray],
+    scale: float,
 ) -> float:
     """Return the largest value of a search from one start; -inf without a finite value."""
     from scipy import optimize
 
-    known_values, largest = [at_start], -np.inf  # SciPy first evaluates the start
+    known_values, largest = [result_at_start], -np.inf  # SciPy first evaluates the start
 
     def negative(point: np.ndarray) -> tuple[float, np.ndarray]:
         nonlocal largest
@@ -276,7 +274,7 @@ def _search_from(
             start,
             jac=True,
             method="L-BFGS-B",
-            bounds=optimize.Bounds(-width, width),
+            bounds=optimize.Bounds(-half_edges, half_edges),
             options={"maxiter": iterations, "ftol": 0.0, "gtol": 0.0},
         )
     return largest

@@ -107,7 +107,7 @@ def distances(initial: Arrays, trained: Arrays) -> dict[str, Any]:
     """
     from batchscope.store import weights
 
-    moves, norms = weights.squared_moves(initial, trained), weights.squared_norms(initial)
+    moves, norms = weights.squared_distances(initial, trained), weights.squared_norms(initial)
 
     def distances_of(keys: Iterable[str]) -> dict[str, float | None]:
         distance = math.sqrt(math.fsum(moves[key] for key in keys))
@@ -116,7 +116,7 @@ def distances(initial: Arrays, trained: Arrays) -> dict[str, Any]:
 
     layers: dict[str, list[str]] = {}
     for key in initial:
-        layers.setdefault(weights.layer_of(key), []).append(key)
+        layers.setdefault(weights.layer_name(key), []).append(key)
     return {
         **distances_of(initial),
         "layers": {layer: distances_of(keys) for layer, keys in layers.items()},

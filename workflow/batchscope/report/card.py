@@ -20,7 +20,7 @@ from batchscope.report import text, training_code
 from batchscope.study import budget_kinds, factor_words, tasks
 from batchscope.study.budget_kinds import COSTS, EPOCHS, EXAMPLES, SECONDS, TARGET, UPDATES
 from batchscope.study.decision_columns import ADVICE
-from batchscope.study.outcomes import MIN_SEEDS_FOR_INTERVAL, Reason, Verdict
+from batchscope.study.outcomes import MIN_SEEDS, MIN_SEEDS_FOR_INTERVAL, Reason, Verdict
 
 RATE = "learning_rate"
 _SCOPE = ("model", "dataset", "optimizer", "device")
@@ -46,12 +46,12 @@ def build(advice: pandas.DataFrame, factors: Row, tables: FigureTables) -> Row:
     best = recommendation if recommendation["batch_size"] else None
     compared = advice_series.select_factors(tables.comparisons, factors)
     runs = advice_series.select_factors(tables.runs, factors)
-    # A single size in a column is read from the file as a number: 16.0.
-    sizes = [int(float(size)) for size in str(recommendation["sizes"] or "").split()]
+    sizes = _sizes(recommendation)
     names = dict.fromkeys(row["name"] for row in limits if row["batch_size"])
     checks = _merged_checks(rows_by_item[Item.CHECK])
     expected = [row for row in rows_by_item[Item.EXPECTATION] if _is_size(row, best)]
-    stop = _training_length(expected, checks, best)
+    best_runs = _runs_of_best(best, runs)
+    stop = _training_length(expected, checks, best, best_runs)
     table = _size_table(rows_by_item[Item.SIZE], best, compared, rows_by_item[Item.EXPECTATION])
     scope = {name: factors[name] for name in _SCOPE if pandas.notna(factors.get(name))}
     return {
@@ -59,14 +59,16 @@ def build(advice: pandas.DataFrame, factors: Row, tables: FigureTables) -> Row:
         "best": best,
         "n": recommendation["n"],
         "few": recommendation["n"] < MIN_SEEDS_FOR_INTERVAL,
+        "min_seeds": MIN_SEEDS,
         "about": display.listed(sizes),
+        "others": [size for size in sizes if best and size != best["batch_size"]],
         "edges": [row for row in rows_by_item[Item.CHECK] if row["name"] == RATE_ON_EDGE],
         "baseline": next((row for row in checks if row["name"] == BASELINE), None),
         "task": tasks.from_columns(compared["outcome"])[0],
         "rates": rows_by_item[Item.RATE],
         "expected": [row for row in expected if row["name"] not in (*COUNTED, EPOCH_SECONDS)],
         "stop": stop,
-        "code": _keras_code(best, runs, stop),
+        "code": _keras_code(best_runs, stop),
         "scope": [factor_words.describe({name: value}) for name, value in scope.items()],
         "reached": _cost_to_target(compared, best["batch_size"], names) if best else None,
         "outcomes": [
@@ -85,6 +87,11 @@ def _advice_rows(advice: pandas.DataFrame) -> list[Row]:
     """Return rows of advice.csv, completed by texts of their numbers; a missing value is None."""
     typed = run_series.with_integer_columns(advice, ADVICE).astype(object)
     return [{**row, **_texts(row)} for row in typed.where(typed.notna(), None).to_dict("records")]
+
+
+def _sizes(row: Row) -> list[int]:
+    # A single size in a column is read from the file as a number: 16.0.
+    return [int(float(size)) for size in str(row["sizes"] or "").split()]
 
 
 def _texts(row: Row) -> Row:
@@ -109,37 +116,48 @@ def _expectation_text(row: Row) -> str:
     return mean + unit.suffix + display.aside(f"{low} to {high}" if low != high else "")
 
 
-def _training_length(expected: Sequence[Row], checks: Sequence[Row], best: Row | None) -> Row:
-    """Return how long to train: the epochs or updates, and whether to stop at the lowest loss."""
+def _runs_of_best(best: Row | None, runs: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the finished runs of the recommended size and rate."""
+    if not best:
+        return runs.iloc[:0]
+    factors = {name: best[name] for name in ("batch_size", RATE)}
+    return advice_series.select_factors(run_series.finished_runs(runs), factors)
+
+
+def _training_length(
+    expected: Sequence[Row], checks: Sequence[Row], best: Row | None, runs: pandas.DataFrame
+) -> Row:
+    """Return how long to train: the epochs or updates, and whether to stop early.
+
+    Args:
+        runs: The runs of the recommended size and rate.
+    """
     by_name = {row["name"]: row for row in expected}
     used = by_name.get(EPOCHS) or by_name.get(UPDATES)
     if not used:
         return {}
     falling = (row["sizes"] for row in checks if row["name"] == "still_falling")
     falls = any(best["batch_size"] in sizes for sizes in falling)
-    patience = by_name.get(PATIENCE)
+    last = math.ceil(used["high"]) if used["name"] == EPOCHS else None
+    patience = int(by_name[PATIENCE]["high"]) if PATIENCE in by_name and not falls else None
+    if patience and len(runs):
+        # Runs may have stopped early.
+        patience = int(next(iter(runs.get("patience", ())), 0) or patience)
+        last = int(runs[EPOCHS].max()) if EPOCHS in runs else last
     return {
         **used,
         "falls": falls,
         "early": used["key"] == budget_kinds.CONVERGENCE and not falls,
-        "patience": int(patience["high"]) if patience and not falls else None,
-        "last": math.ceil(used["high"]) if used["name"] == EPOCHS else None,
+        "patience": patience,
+        "last": last,
     }
 
 
-def _keras_code(best: Row | None, runs: pandas.DataFrame, stop: Row) -> list[str]:
+def _keras_code(runs: pandas.DataFrame, stop: Row) -> list[str]:
     """Return the recommended training as lines of Keras."""
-    if not best:
-        return []
-    runs = run_series.finished_runs(runs)
-    runs = advice_series.select_factors(runs, {name: best[name] for name in ("batch_size", RATE)})
     if runs.empty:
         return []
-    factors, patience, epochs = runs.iloc[0].to_dict(), stop.get("patience"), stop.get("last")
-    if patience is not None:
-        patience = int(factors.get("patience") or patience)  # Runs may have stopped early.
-        epochs = int(runs[EPOCHS].max()) if EPOCHS in runs else epochs
-    return training_code.keras_lines(factors, epochs, patience)
+    return training_code.keras_lines(runs.iloc[0].to_dict(), stop.get("last"), stop.get("patience"))
 
 
 def _comparisons_at(compared: pandas.DataFrame, outcome: str, *budgets: str) -> pandas.DataFrame:
@@ -242,12 +260,12 @@ def _verdict_words(row: Row, verdict: str, best: Row | None, compared: pandas.Da
 def _merged_checks(check_rows: Sequence[Row]) -> list[Row]:
     """Merge the rows of each check, with its batch sizes, and sort those that passed last.
 
-    A check of all batch sizes has an empty list of them.
+    The sizes are those that failed, or those that were checked; a check of all sizes has none.
     """
     checks: dict[str, Row] = {}
     for row in check_rows:
         state = {1: "passed", 0: "failed"}.get(row["passed"], "open")
-        check = checks.setdefault(row["name"], {**row, "state": state, "sizes": []})
+        check = checks.setdefault(row["name"], {**row, "state": state, "sizes": _sizes(row)})
         if check["batch_size"]:
             check["sizes"].append(row["batch_size"])
     return sorted(checks.values(), key=lambda row: row["state"] == "passed")

@@ -84,7 +84,7 @@ def described_claim(row: Row, link: tuple[str, str] | None = None) -> dict[str, 
 
 
 def _name(factor: str) -> str:
-    name = factor.removeprefix(external_columns.PREFIX).replace("_", " ")
+    name = factor.removeprefix(external_columns.USER_PREFIX).replace("_", " ")
     return "number of epochs" if factor == "at_epoch" else name
 
 

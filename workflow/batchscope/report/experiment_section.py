@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas
 
-from batchscope.analysis import racing, run_series
+from batchscope.analysis import noise_scales, racing, run_series
 from batchscope.core import display
 from batchscope.report import batch_schedules, equal_budgets, text, timing_section, trend_rows
 from batchscope.report.claim_rows import Links
@@ -37,6 +37,7 @@ def build(results: ExperimentResults, cards: list[Row]) -> Row:
         "cards": [card for card in cards if card["experiment"] == experiment.name],
         "schedules": batch_schedules.for_experiment(tables),
         "answer": answer,
+        "noise": [] if answer else final_noise_scales(tables.runs),
         "changes": trend_rows.outcomes_by_change(answer),
         "other_trends": [row for row in trends if row not in answer],
         "equal": equal_budgets.build(tables.comparisons),
@@ -44,6 +45,22 @@ def build(results: ExperimentResults, cards: list[Row]) -> Row:
         "machine": timing_section.build(tables.sweeps),
         "figures": results.figures,
     }
+
+
+def final_noise_scales(runs: pandas.DataFrame) -> list[Row]:
+    """Return the gradient noise scale at the end of training by batch size, if there is one."""
+    if "gradient_variance" not in runs or len(run_series.split_series(runs)) > 1:
+        return []
+    rows = []
+    for size, size_runs in run_series.finished_runs(runs).groupby("batch_size"):
+        ratio = noise_scales.from_runs(size_runs)
+        values = text.with_interval([ratio.ratio, ratio.low, ratio.high], ratio.n)
+        shown = text.bracketed(values)
+        if ratio.is_lower_bound:
+            shown = f"at least {text.rounded(ratio.low)}"
+        if ratio.is_resolved:
+            rows.append({"batch_size": int(size), "shown": shown})
+    return rows
 
 
 def rates_that_left(race: pandas.DataFrame) -> Row | None:
@@ -61,7 +78,7 @@ def rates_that_left(race: pandas.DataFrame) -> Row | None:
         }
         for row in left_rates.to_dict("records")
     ]
-    return {"tried": len(race), "racing": len(race) - len(left_rates), "rows": rows}
+    return {"tried": len(race), "rows": rows}
 
 
 def number_figures(sections: list[Row]) -> Links:
@@ -107,11 +124,12 @@ def _blocks_by_part(
 
 
 def _varied_factors(experiment: PlannedExperiment) -> str:
-    """Return the factors with several values: `batch size 16, 64 and 256; seed 0 and 1`."""
+    """Return the factors with several values: `batch size 16, 64 and 256; 2 seeds`."""
     sizes = {"batch_size": experiment.batch_sizes}
-    factors = {**sizes, **experiment.vary, "seed": experiment.seeds}
-    return "; ".join(
+    texts = [
         f"{name.replace('_', ' ')} {display.short_list(list(map(text.plain, values)), most=12)}"
-        for name, values in factors.items()
+        for name, values in {**sizes, **experiment.vary}.items()
         if len(values) > 1
-    )
+    ]
+    seeds = len(experiment.seeds)
+    return "; ".join([*texts, *([text.counted(seeds, "seed")] if seeds > 1 else [])])

@@ -18,11 +18,14 @@ from batchscope.core import disk, display
 from batchscope.core.errors import unexpected
 from batchscope.core.problems import show
 from batchscope.figures import LISTING
-from batchscope.report import claim_rows, page, report_inputs
+from batchscope.report import claim_rows, page, report_inputs, runs_table
 from batchscope.report.claim_rows import Row
+from batchscope.report.text import is_number, parsed
+from batchscope.store import paths
 from batchscope.study.decision_columns import CLAIMS
 from batchscope.study.figures import PRIMARY
 from batchscope.study.outcomes import Verdict
+from batchscope.study.tables import TIMING_TABLES
 from batchscope.tables import csv_tables
 
 Record = dict[str, Any]
@@ -59,6 +62,8 @@ def _write_records(results: Path, study: str, folder: Path) -> None:
     table = study_folder / csv_tables.CLAIMS_FILE
     rows = disk.read_rows(table, *CLAIMS) if table.exists() else []
     documents = list(dict.fromkeys(row["document"] for row in rows)) or [""]
+    runs = _run_rows(study_folder)
+    seconds = sum(filter(is_number, (parsed(row.get("contended_seconds", "")) for row in runs)))
     latest = max(path.stat().st_mtime for path in study_folder.glob("**/*.csv"))
     for number, document in enumerate(documents, start=1):
         claims = [row for row in rows if row["document"] == document]
@@ -67,7 +72,9 @@ def _write_records(results: Path, study: str, folder: Path) -> None:
             "document": document,
             "study": study,
             "date": datetime.date.fromtimestamp(latest).isoformat(),
-            "machines": _machines(results),
+            "machines": _machines(results, study_folder, runs),
+            "runs": len(runs),
+            "training": display.duration(seconds) if seconds else "",
             "picture": picture,
             "recommended": [] if document else _recommendations(study_folder),
             "claims": [_claim(row) for row in claims],
@@ -116,20 +123,35 @@ def _recommendations(study_folder: Path) -> list[Record]:
     ]
 
 
-def _machines(results: Path) -> list[Record]:
-    """Return the machine, with versions, of the first run, or else of the first timing."""
-    for pattern in ("runs/*/record.json", "timing/*/*/*/*.json"):
-        record = next(map(disk.read_json, sorted(results.glob(pattern))), {})
+def _run_rows(study_folder: Path) -> list[Row]:
+    """Return a row per run; experiments may share runs."""
+    tables = sorted(study_folder.glob(f"*/{csv_tables.RUNS_FILE}"))
+    rows = [row for path in tables for row in disk.read_rows(path, "run")]
+    return list(runs_table.rows_by_run(rows).values())
+
+
+def _machines(results: Path, study_folder: Path, runs: list[Row]) -> list[Record]:
+    """Return the machines, with versions, of a study's runs, or else of its timings."""
+    run_files = (paths.run_record(paths.run_folder(results, row["run"])) for row in runs)
+    files = [path for path in run_files if path.exists()]
+    if not files:
+        tables = (path for name in TIMING_TABLES for path in study_folder.glob(f"*/{name}.csv"))
+        rows = (row for path in tables for row in disk.read_rows(path))
+        sweeps = sorted({row["sweep"] for row in rows if "sweep" in row})
+        files = [path for sweep in sweeps for path in results.glob(f"timing/*/{sweep}/*/*.json")]
+    machines: list[Record] = []
+    for record in map(disk.read_json, files):
         if "machine" in record and "versions" in record:
-            names = ("cpu", "usable_cores", "memory_gb", "gpu")
-            machine = {name: record["machine"][name] for name in names}
-            return [{**machine, "versions": record["versions"]}]
-    return []
+            machine = {name: record["machine"][name] for name in ("cpu", "usable_cores", "gpu")}
+            machine["memory_gb"] = round(record["machine"]["memory_gb"])
+            machine["versions"] = record["versions"]
+            machines += [machine] if machine not in machines else []
+    return machines
 
 
 def _page(records: dict[str, Record], folder: str) -> str:
     sections = [
-        {**record, "name": name, "counts": _counts(record["claims"])}
+        {"runs": 0, **record, "name": name, "counts": _counts(record["claims"])}
         for name, record in records.items()
     ]
     documents = [section for section in sections if section["document"]]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas
 
-from batchscope.analysis import intervals, run_series, step_cost
+from batchscope.analysis import intervals, run_series, throughput_knee
 from batchscope.core.display import Unit
 from batchscope.host import requirements
 from batchscope.report.text import estimate
@@ -48,7 +48,7 @@ def _configuration(row: pandas.Series, label: str) -> Row:
     for name, multiple in _ESTIMATES.items():
         numbers = [float(row[name + end]) for end in intervals.SUFFIXES]
         values[name] = estimate(clipped_to_range(name, numbers), Unit(times=multiple))
-    values["noisy"] = step_cost.is_too_noisy(values["noise_floor"])
+    values["noisy"] = throughput_knee.is_too_noisy(values["noise_floor"])
     values["rising"] = str(values["still_rising"]) == "True"
     levels_off = values["knee_fitted"] or values["knee_batch_size"]
     level = "rises" if values["rising"] else "levels_off" if levels_off else ""

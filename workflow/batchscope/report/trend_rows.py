@@ -10,6 +10,7 @@ from typing import Any
 import pandas
 
 from batchscope.analysis import intervals, run_series
+from batchscope.analysis.chosen_rates import RATE
 from batchscope.core import display
 from batchscope.report import text
 from batchscope.study.budget_kinds import COSTS, END
@@ -80,9 +81,9 @@ def answering_rows(experiment: PlannedExperiment, rows: list[Row]) -> list[Row]:
     """Return the rows that answer an experiment's question: the trends of its primary columns.
 
     Without primary columns they are the outcomes of the figures that it names, or else of its
-    measures. Every training has an evaluation and a time, so these count only if it measures
-    nothing else. They never count if several learning rates were tried, because batch sizes are
-    then compared at the best rate of each.
+    measures. Every training has an evaluation and a time, so these count only if a figure shows
+    them, or if the experiment measures nothing else. They never count if a batch size has several
+    learning rates, because batch sizes are then compared at the best rate of each.
     """
     at_end = [row for row in rows if row["budget"] == END]
     if primary := experiment.keys.primary:
@@ -94,13 +95,20 @@ def answering_rows(experiment: PlannedExperiment, rows: list[Row]) -> list[Row]:
         for column in ENTRIES[name].columns_for(experiment.measures[name])
     }
     measured = [outcome for outcome in outcomes if outcome in columns]
-    several_rates = len(experiment.vary.get("learning_rate", ())) > 1
-    allowed = measured if several_rates else outcomes
+    allowed = measured if _has_several_rates(experiment) else outcomes
     figures = [FIGURES[name] for name in experiment.keys.figures]
     shown = [outcome for figure in figures for outcome in allowed if figure.shows(outcome)]
-    outcomes = dict.fromkeys(shown or measured or allowed)
+    outcomes = dict.fromkeys(shown or measured or ([] if columns else allowed))
     rows = [row for outcome in outcomes for row in at_end if row["outcome"] == outcome]
     return rows[:_MAX_ANSWERS]
+
+
+def _has_several_rates(experiment: PlannedExperiment) -> bool:
+    if len(experiment.vary.get(RATE, ())) > 1:
+        return True
+    runs = [{**run, "seed": 0} for run in experiment.runs.values()]
+    configurations = {tuple(run.values()) for run in runs}
+    return len(configurations) > len({tuple({**run, RATE: 0}.values()) for run in runs})
 
 
 def outcomes_by_change(answers: list[Row]) -> list[tuple[str, list[str]]]:

@@ -1,4 +1,7 @@
-"""Inputs of rules, and the files, logs and commands of measures and timings, as paths and texts."""
+"""Planned study in, paths out: the inputs of rules, and the files and commands of measures.
+
+A new function returns the inputs of a rule, as text; `targets` decides which files are made.
+"""
 
 import json
 import os
@@ -30,17 +33,18 @@ def checked_path(path: str) -> str:
     return path
 
 
-def environment(folder: str) -> str:
+def environment_file(folder: str) -> str:
     return f"{folder}/envs/batchscope.yaml".replace("{", "{{").replace("}", "}}")
 
 
-def subject(wildcards: Any) -> str:
+def job_subject(wildcards: Any) -> str:
+    """Return the name of the run, timing configuration or sweep that a job is about."""
     values = (getattr(wildcards, name, None) for name in ("run", "timing", "sweep"))
     return next(value for value in values if value)
 
 
-def for_each_job(study: CalledStudy, value_of: Callable[[str], Any]) -> Any:
-    """Return a function of wildcards that applies `value_of` to a job's subject.
+def value_of_each_job(study: CalledStudy, value_of: Callable[[str], Any]) -> Any:
+    """Return `value_of` each job's subject, as a function of wildcards for Snakemake.
 
     If all jobs have the same value, return this value instead. Snakemake calls a function several
     times per job, which slows the dry-run of a large study.
@@ -51,7 +55,7 @@ def for_each_job(study: CalledStudy, value_of: Callable[[str], Any]) -> Any:
     values = [value_of(name) for name in subjects]
     if values and all(value == values[0] for value in values):
         return values[0]
-    return lambda wildcards: value_of(subject(wildcards))
+    return lambda wildcards: value_of(job_subject(wildcards))
 
 
 def dataset_record(name: str) -> str:
@@ -74,7 +78,7 @@ def records_of_runs(entry: Measure) -> list[str]:
     return [f"{RESULTS}/runs/{{{name}}}/record.json" for name in entry.subjects]
 
 
-def snapshots(study: CalledStudy, entry: Measure) -> dict[str, Any]:
+def snapshot_input(study: CalledStudy, entry: Measure) -> dict[str, Any]:
     """Return the input `snapshots` of a measure: a path, a function of wildcards, or nothing."""
     if entry.middle:
         return {"snapshots": f"{RESULTS}/runs/{{run}}/epochs/middle.npz"}
@@ -130,18 +134,19 @@ def table_sources(study: CalledStudy, experiment: str) -> list[str]:
 
     A partial report has only existing files, and the configuration, whose missing runs are rows.
     """
-    files = list(dict.fromkeys(_table_sources(study, experiment)))
+    files = list(dict.fromkeys(_complete_table_sources(study, experiment)))
     if study.partial:
         return [checked_path(study.config_path), *filter(os.path.exists, files)]
     return files
 
 
-def _table_sources(study: CalledStudy, experiment: str) -> Iterator[str]:
+def _complete_table_sources(study: CalledStudy, experiment: str) -> Iterator[str]:
+    """Yield the inputs of an experiment's tables if nothing that can be made is missing."""
     planned = study.plan.experiments[experiment]
     if planned.external_runs:
         yield from map(checked_path, planned.external_runs.table.files)
     for other in planned.keys.beside:
-        yield from _table_sources(study, other)
+        yield from _complete_table_sources(study, other)
     # Results of other machines are inputs only if they exist, because they are never made here.
     for folder, machine in study.plan.machines.values():
         trainings = (jobs.training_job(folder, run) for run in planned.runs)
@@ -181,10 +186,10 @@ def configuration_parts(study: CalledStudy, experiment: str) -> str:
         parts["metrics"] = keys.metrics
     if planned.external_runs:  # A file with other content may have an older date.
         parts["runs"] = planned.external_runs.table.sha256
-    waiting = [state for state in study.table.experiments[experiment] if state.missing_requirement]
-    requirements = (state.missing_requirement for state in waiting)
-    if waiting:  # A result that is copied here later changes rows.
-        existing = (state.job.path for state in waiting if state.job.path.exists())
+    left_out = [state for state in study.table.experiments[experiment] if state.missing_requirement]
+    requirements = (state.missing_requirement for state in left_out)
+    if left_out:  # A result that is copied here later changes rows.
+        existing = (state.job.path for state in left_out if state.job.path.exists())
         parts["left_out"] = {
             "why": sorted({requirement.status for requirement in requirements}),
             "there": sorted(path.as_posix() for path in existing),
@@ -204,16 +209,17 @@ def all_figures(study: CalledStudy) -> list[str]:
     return [f"{study.folder}/{experiment}/figures" for experiment in study.plan.experiments]
 
 
-def claims(study: CalledStudy) -> list[str]:
+def claims_table(study: CalledStudy) -> list[str]:
     return [f"{study.folder}/claims.csv"] if study.plan.claims else []
 
 
-def tables_of_claims(study: CalledStudy) -> list[str]:
-    read = {(claim.test.experiment, claim.test.table) for claim in study.plan.claims}
-    return [f"{study.folder}/{experiment}/{table}.csv" for experiment, table in sorted(read)]
+def tables_behind_claims(study: CalledStudy) -> list[str]:
+    tested = {(claim.test.experiment, claim.test.table) for claim in study.plan.claims}
+    return [f"{study.folder}/{experiment}/{table}.csv" for experiment, table in sorted(tested)]
 
 
-def quoted_logs(study: CalledStudy) -> list[str]:
+def logs_of_missing_results(study: CalledStudy) -> list[str]:
+    """Return the existing logs that a partial report quotes."""
     if not study.partial:
         return []
     return sorted(log.as_posix() for log in study.table.missing_logs() if log.exists())

@@ -1,4 +1,7 @@
-"""Decide the targets of a call: the report, the interim analysis of this stage, missing files."""
+"""Planned study in, targets of a call of Snakemake out: the files that it should make.
+
+A file that the report needs is also a target if it is missing; `all_targets` lists them.
+"""
 
 import os
 import sys
@@ -16,7 +19,7 @@ def all_targets(study: CalledStudy) -> list[str]:
     Behind an existing report, Snakemake makes a missing file only if it is a target. A partial
     report needs no data and no records.
     """
-    files = [study.headline, *inputs.all_tables(study), *inputs.claims(study)]
+    files = [study.headline, *inputs.all_tables(study), *inputs.claims_table(study)]
     files += [f"{study.folder}/{name}/default_targets.json" for name in study.plan.experiments]
     analyses = []
     if not study.partial:
@@ -28,14 +31,14 @@ def all_targets(study: CalledStudy) -> list[str]:
             name = study.plan.folder_name
             number = interims.current_number(RESULTS, name)
             analyses = [paths.interim_table(RESULTS, name, number).as_posix()]
-    return [study.report, *analyses, *_missing([*files, *inputs.all_figures(study)])]
+    return [study.report, *analyses, *_missing_files([*files, *inputs.all_figures(study)])]
 
 
-def data(study: CalledStudy) -> list[str]:
+def data_targets(study: CalledStudy) -> list[str]:
     return [path for dataset in study.plan.datasets for path in inputs.dataset_files(dataset)]
 
 
-def runs(study: CalledStudy) -> list[str]:
+def run_targets(study: CalledStudy) -> list[str]:
     """Return the records of all runs that this machine can make."""
     needs = study.plan.runs | {name: run.needs for name, run in study.plan.commands.items()}
     runs = (run for run in needs if not requirements.missing(needs[run]))
@@ -44,12 +47,12 @@ def runs(study: CalledStudy) -> list[str]:
 
 def check_exists(targets: Iterable[str]) -> None:
     """Exit with an error if a target of a successful call does not exist."""
-    if missing := _missing(targets):
+    if missing := _missing_files(targets):
         names = ", ".join(missing[:5])
         sys.exit(f"{names}: not made, though no job failed. Run the same command again.")
 
 
-def _missing(files: Iterable[str]) -> list[str]:
+def _missing_files(files: Iterable[str]) -> list[str]:
     return [path for path in dict.fromkeys(files) if not os.path.exists(path)]
 
 
@@ -66,8 +69,8 @@ def _missing_results(study: CalledStudy) -> Iterator[str]:
             yield complete
         for state in states:
             if state.is_missing and (has_completed or state.job.path.exists()):
-                missing = (path for path in study.table.files(state.job) if not path.exists())
-                yield from (path.as_posix() for path in list(missing)[:1])
+                files = (path.as_posix() for path in study.table.files(state.job))
+                yield from _missing_files(files)[:1]
 
 
 def _check_data(study: CalledStudy) -> None:

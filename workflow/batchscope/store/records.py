@@ -104,7 +104,7 @@ class RunFiles:
         return disk.read_json(paths.run_record(self._folder), "status", "sha256")
 
     def text(self, file: str, *columns: str) -> str:
-        return disk.read_csv(self._folder / file, *columns, **self._written(file))
+        return disk.read_csv_text(self._folder / file, *columns, **self._written(file))
 
     def rows(self, file: str, *columns: str) -> list[dict[str, str]]:
         return disk.read_rows(self._folder / file, *columns, **self._written(file))

@@ -120,7 +120,8 @@ def metric_conflicts(place: Place, keys: Experiment, earlier: dict[str, str]) ->
 
 def unsaved_epochs(place: Place, epochs: tuple[int, ...], horizons: set[int]) -> Iterator[Problem]:
     """Yield the numbers of `at_epochs` after which some run keeps no snapshot."""
-    kept = set.intersection(*(set(snapshot_epochs.kept_epochs(horizon)) for horizon in horizons))
+    possible_epochs = map(snapshot_epochs.possible_epochs_of_run, horizons)
+    kept = set.intersection(*map(set, possible_epochs))
     for index, epoch in enumerate(epochs):
         if epoch not in kept:
             expected = display.listed(map(str, sorted(kept)), "or")

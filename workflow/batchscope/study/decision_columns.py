@@ -1,4 +1,7 @@
-"""Columns of tables of verdicts, fits, advice and claims, in the order of writing."""
+"""Name -> column of each table of verdicts, fits, advice and claims, in the order of writing.
+
+A new column is an item here, and a key of the rows that the table's module in `analysis` yields.
+"""
 
 from batchscope.study.specifications import (
     Column,
@@ -8,34 +11,35 @@ from batchscope.study.specifications import (
     interval_columns,
 )
 
-_TARGET = {
+# Groups of columns that several tables share.
+_TARGET_COLUMNS = {
     "target": TextColumn("Loss or metric to reach, as on the command line."),
     "target_column": TextColumn("Its column of trajectories.csv."),
     "target_value": Column("Its value."),
 }
-_BUDGET = {
+_BUDGET_COLUMNS = {
     "budget": TextColumn("epochs, updates, seconds, target, convergence, end or examples."),
     "budget_value": Column("Its value; empty for convergence and end."),
     "budget_column": TextColumn("Column of the target; empty for other budgets."),
     "outcome": TextColumn("Outcome on test, else validation data; for a target, its cost."),
 }
-_ESTIMATE = {
+_ESTIMATE_COLUMNS = {
     "estimate": Column("Mean paired difference from `against`; for a cost, the ratio."),
     "low": Column("Lower end of its interval; empty if open."),
     "high": Column("Upper end."),
     "bound": Column("Margin to compare the interval with; for a ratio, a factor."),
 }
-_VERDICT = {
+_VERDICT_COLUMNS = {
     "n": IntegerColumn("Paired seeds of the estimate."),
     "verdict": TextColumn("Verdict, read off the interval."),
     "reason": TextColumn("Reason, if the interval does not explain it."),
 }
-_TO_RESOLVE = {
+_RESOLUTION_COLUMNS = {
     "seeds_to_resolve": IntegerColumn("Seeds for a decision with power .8; empty if none suffice."),
 }
 
 COMPARISONS: dict[str, Column] = {
-    **_BUDGET,
+    **_BUDGET_COLUMNS,
     "margin": Column("Largest negligible deterioration of the outcome (docs/study.md)."),
     "batch_size": IntegerColumn("Examples per update."),
     "learning_rate": Column("Best learning rate (docs/study.md)."),
@@ -47,12 +51,12 @@ COMPARISONS: dict[str, Column] = {
     "mean": Column("Mean of the outcome over the seeds; geometric for a target."),
     **interval_columns("mean"),
     "against": IntegerColumn("The other batch size with the best mean."),
-    **_ESTIMATE,
-    **_VERDICT,
-    **_TO_RESOLVE,
+    **_ESTIMATE_COLUMNS,
+    **_VERDICT_COLUMNS,
+    **_RESOLUTION_COLUMNS,
 }
 TRENDS: dict[str, Column] = {
-    **_BUDGET,
+    **_BUDGET_COLUMNS,
     "direction": TextColumn("Tested statement: rises or falls with the batch size."),
     "seeds": IntegerColumn("Seeds with a run."),
     "smallest": IntegerColumn("Smallest batch size with a value."),
@@ -64,10 +68,10 @@ TRENDS: dict[str, Column] = {
     "estimate": Column("Mean slope per doubling of the batch size; for a target, the factor."),
     "low": Column("Lower end of its t-interval at alpha* of the trends; empty if open."),
     "high": Column("Upper end."),
-    **_VERDICT,
+    **_VERDICT_COLUMNS,
 }
 CRITICAL: dict[str, Column] = {
-    **_TARGET,
+    **_TARGET_COLUMNS,
     "points": IntegerColumn("Batch sizes that reached the target with every seed; a fit needs 3."),
     "updates_min": Column("Fewest updates to the target, S_min in S = S_min (1 + B_crit / B)."),
     "examples_min": Column("Fewest examples to the target, S_min * B_crit."),
@@ -99,19 +103,19 @@ LOCAL_CRITICAL: dict[str, Column] = {
     **interval_columns("noise_scale", "Lower end of Fieller's 95 % interval."),
     "factor": IntegerColumn("Factor k on the batch size, above 1."),
     "against": IntegerColumn("The smaller factor to compare with."),
-    **_ESTIMATE,
-    **_VERDICT,
+    **_ESTIMATE_COLUMNS,
+    **_VERDICT_COLUMNS,
 }
 RAMPS: dict[str, Column] = {
     "batch_size": IntegerColumn("First batch size of the trainings with a rising batch size."),
     "learning_rate": Column("Their learning rate with the lowest validation loss."),
     "outcome": TextColumn("Outcome or cost at the end, after the same number of examples."),
     "against": IntegerColumn("The constant batch size to compare with."),
-    **_ESTIMATE,
-    **_VERDICT,
+    **_ESTIMATE_COLUMNS,
+    **_VERDICT_COLUMNS,
 }
 TO_TARGET: dict[str, Column] = {
-    **_TARGET,
+    **_TARGET_COLUMNS,
     "batch_size": IntegerColumn("Examples per update."),
     "seed": IntegerColumn("Seed."),
     "learning_rate": Column("Rate with the fewest updates for the other seeds."),
@@ -133,9 +137,9 @@ ADVICE: dict[str, Column] = {
     "largest": IntegerColumn("Largest of these sizes; for memory, the largest batch that fits."),
     "sizes": TextColumn("These sizes, separated by blanks."),
     "learning_rate": Column("Best learning rate of the batch size; for a rate, that rate."),
-    **_ESTIMATE,
-    **_VERDICT,
-    **_TO_RESOLVE,
+    **_ESTIMATE_COLUMNS,
+    **_VERDICT_COLUMNS,
+    **_RESOLUTION_COLUMNS,
     "grade": TextColumn("Evidence for the recommendation: solid, provisional or open."),
     "passed": IntegerColumn("1 if a check passed, 0 if it failed, empty if it is missing."),
     "key": TextColumn("Factor or key to change; for an expectation, convergence or end."),
@@ -169,9 +173,9 @@ CLAIMS: dict[str, Column] = {
     "replicates": IntegerColumn("All seeds or timing jobs."),
     "p": Column("One-sided p-value of the statement: the largest of its contrasts."),
     "p_against": Column("One-sided p-value of the opposite, times the number of contrasts."),
-    **{name: _VERDICT[name] for name in ("verdict", "reason")},
+    **{name: _VERDICT_COLUMNS[name] for name in ("verdict", "reason")},
     "reason_of": TextColumn("Missing cell, budget or factors as JSON; may be empty."),
-    **_TO_RESOLVE,
+    **_RESOLUTION_COLUMNS,
     "figure": TextColumn("Figure that shows it; may be empty."),
 }
 INTERIMS: dict[str, Column] = {
@@ -180,8 +184,8 @@ INTERIMS: dict[str, Column] = {
     "first": IntegerColumn("First seed, as planned at this analysis."),
     "statement": TextColumn("Id of a claim, or the keys of a comparison as JSON."),
     **{name: CLAIMS[name] for name in ("estimate", "low", "high")},
-    **_VERDICT,
-    **_TO_RESOLVE,
+    **_VERDICT_COLUMNS,
+    **_RESOLUTION_COLUMNS,
     "seeds": IntegerColumn("Seeds of its runs in the next stage; empty if it needs no more."),
     "runs": TextColumn("Names of these runs with the first seed, as JSON."),
     "edge": Column("First or last learning rate of a grid, if it is the best one of batch sizes."),
@@ -197,7 +201,7 @@ RACE: dict[str, Column] = {
     "seeds": IntegerColumn("Number of seeds of its runs."),
     "left_after": IntegerColumn("Number of seeds at the interim analysis that removed it."),
     "against": Column("A better learning rate of the batch size."),
-    **{name: _BUDGET[name] for name in ("budget", "outcome")},
+    **{name: _BUDGET_COLUMNS[name] for name in ("budget", "outcome")},
     "estimate": Column(
         "Mean ratio of the outcome at the two rates, paired by seed; a difference if a value is "
         "not positive. Empty if a run failed or missed the target."

@@ -1,11 +1,14 @@
-"""Kinds of examples, and the built-in networks (`training.networks`) that take them."""
+"""Kinds of examples, and the kinds that each built-in network takes.
+
+A new network is an item of `NETWORKS` here, and a function in `training.networks`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 IMAGES, ROWS, TOKENS, SEQUENCES = "images", "rows", "tokens", "sequences"
-# Kind -> its words. A class is predicted for each position of tokens, or for a whole sequence.
+# Kind -> its name in messages. Tokens have a class for each position, sequences one for all.
 KINDS = {
     IMAGES: "images",
     ROWS: "rows of numbers",

@@ -1,7 +1,8 @@
 """Models of the four kinds of experiment in a study file.
 
 An experiment trains here, times steps, runs a command, or reads external runs. The key `command`,
-`runs` or `timing` decides its kind; without one, it trains.
+`runs` or `timing` decides its kind; without one, it trains. A new key is a field of a model, and a
+new kind is a model in `KINDS` and `AnyExperiment`.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ class MeasureRequest:
 
     name: str
     settings: dict[str, Any]  # every setting by name
-    between: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # as in the setting `Between`
+    # Factor -> its values in the two runs of a pair, as in the setting `Between`.
+    between: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
 
 def entries_type(entries: Mapping[str, Entry], noun: str) -> Any:
@@ -69,7 +71,7 @@ def entries_type(entries: Mapping[str, Entry], noun: str) -> Any:
     fields = {name: (_settings_type(entry) | None, None) for name, entry in entries.items()}
     model = create_model(f"{noun.capitalize()}s", __base__=GeneratedModel, **fields)
 
-    def read(raw: Any, validate: Any) -> tuple[MeasureRequest, ...]:
+    def read_requests(raw: Any, validate: Any) -> tuple[MeasureRequest, ...]:
         settings = _settings_by_name(raw, noun)
         requests, validated = [], validate(settings)
         for name in settings:
@@ -80,11 +82,11 @@ def entries_type(entries: Mapping[str, Entry], noun: str) -> Any:
 
     name = Literal[tuple(entries)]
     input_type = name | Annotated[list[name], Field(min_length=1)] | model
-    return Annotated[model, WrapValidator(read, json_schema_input_type=input_type)]
+    return Annotated[model, WrapValidator(read_requests, json_schema_input_type=input_type)]
 
 
 def _settings_by_name(raw: Any, noun: str) -> dict[str, Any]:
-    """Return the settings that a study states for each entry of a name, a list or a map."""
+    """Return name of an entry -> its settings, from a name, a list of names, or a map."""
     if isinstance(raw, dict) and raw:
         return {name: {} if value is None else value for name, value in raw.items()}
     names = [raw] if isinstance(raw, str) else raw
@@ -98,18 +100,19 @@ def _settings_by_name(raw: Any, noun: str) -> dict[str, Any]:
 
 def _settings_type(entry: Entry) -> Any:
     """Return the type of the settings that a study may state for an entry."""
+    # Name of a setting -> key of the experiment that has its value.
     keys = {"epoch": "at_epochs"} if entry.at_epochs else {}
     if isinstance(entry, Timing) and entry.trains:
         keys[REPEATS.name] = "seeds"
 
-    def refuse(settings: Any) -> Any:
+    def refuse_settings_of_keys(settings: Any) -> Any:
         for name, key in keys.items():
             if isinstance(settings, dict) and name in settings:
                 text = "Setting '{name}' should be left out: the experiment's '{key}' gives it"
                 raise PydanticCustomError("refused", text, {"name": name, "key": key})
         return settings
 
-    return Annotated[entry.settings, BeforeValidator(refuse)]
+    return Annotated[entry.settings, BeforeValidator(refuse_settings_of_keys)]
 
 
 class StagedSeeds(Model):

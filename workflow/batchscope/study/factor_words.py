@@ -24,7 +24,7 @@ def plain_value(value: Any) -> Any:
 
 def _words(factor_name: str, value: Any) -> str:
     metadata = FACTORS[factor_name].metadata if factor_name in FACTORS else Factor("")
-    name = factor_name.removeprefix(external_columns.PREFIX).replace("_", " ")
+    name = factor_name.removeprefix(external_columns.USER_PREFIX).replace("_", " ")
     if isinstance(value, bool):
         return name if value else f"no {name}"
     if value in metadata.phrases:

@@ -1,4 +1,8 @@
-"""The registry of all figures. Figures of a single measure or timing are in its `ENTRY`."""
+"""Registry of all figures: name -> `Figure`.
+
+A new figure of a single measure or timing is an item of the `ENTRY` of that measure; one that needs
+several measures, or none, is an item of `_SHARED_FIGURES` here.
+"""
 
 from __future__ import annotations
 
@@ -16,25 +20,24 @@ from batchscope.study.specifications import FigureRequirement as Condition
 from batchscope.study.tasks import METRICS, Metric
 from batchscope.study.timing_columns import USAGE_PANELS
 
-PRIMARY = "primary"  # figure of the outcome or cost that decides between batch sizes
+PRIMARY = "primary"  # name of the figure with the outcome or cost that decides
 LEADING_FIGURES = ("rate_map", PRIMARY, "primary_outcome")  # figures next to the advice
 _PRIMARY = Figure(
     PRIMARY,
-    "Cost or quality by batch size",
+    "{outcome} by batch size",
     "Quality",
-    "Means at the best learning rate of each batch size, with 95 % intervals from three seeds on; "
-    "small points are seeds. Shaded: recommended batch sizes.",
+    "At the best learning rate of each batch size. Shaded: recommended batch sizes.",
     table="comparisons",
     conditions=(Condition.BATCH_SIZES,),
 )
-# Figures that need several measures, or none.
+# Figures that need several measures, or none. In `measures` and columns, `a|b` is a or b.
 _SHARED_FIGURES = (
     Figure(
         "loss_curves",
         "Loss curves",
         "Training",
-        "Training and validation loss at the best learning rate of each batch size: means over "
-        "seeds with 95 % intervals. A thin line is a run that did not finish.",
+        "Training and validation loss at the best learning rate of each batch size. A thin line is "
+        "a run that did not finish.",
         kind="by_progress",
         table="history",
         panels=(
@@ -107,16 +110,15 @@ _SHARED_FIGURES = (
     ),
     Figure(
         "rate_map",
-        "Batch size and learning rate",
+        "{outcome} by batch size and learning rate",
         "Quality",
-        "Mean over seeds of the cost to the target, or of the lowest validation loss. Darker is "
-        "better.",
+        "Means over seeds. Darker is better.",
         kind="heat_map",
         table="comparisons",
         conditions=(Condition.LEARNING_RATES, Condition.BATCH_SIZES),
     ),
     _PRIMARY,
-    replace(_PRIMARY, name="primary_outcome", title="Quality by batch size"),
+    replace(_PRIMARY, name="primary_outcome"),
     Figure(
         "critical_batch_size",
         "Critical batch size",
@@ -187,34 +189,35 @@ _CATEGORIES = (
 )
 
 
-def _all_figures() -> dict[str, Figure]:
+def _figures_by_name() -> dict[str, Figure]:
     """Return all figures with their variants by name, in the order of categories."""
     entries = chain(MEASURES.values(), TIMINGS.values())
-    bases = [*chain.from_iterable(entry.figures for entry in entries), *_SHARED_FIGURES]
-    figures = chain.from_iterable((figure, *figure.variants()) for figure in bases)
+    defined = [*chain.from_iterable(entry.figures for entry in entries), *_SHARED_FIGURES]
+    figures = chain.from_iterable((figure, *figure.variants()) for figure in defined)
     in_order = sorted(figures, key=lambda figure: _CATEGORIES.index(figure.category))
     return {figure.name: figure for figure in in_order}
 
 
-_FIGURES = _all_figures()  # Texts and columns still have placeholders.
+_TEMPLATES = _figures_by_name()  # Texts and columns still have placeholders such as {metric}.
 
 
 @functools.cache
 def for_tasks(name: str, task_names: tuple[str, ...]) -> Figure:
-    """Return the figure of a name with the metrics of some tasks.
+    """Return a figure by name, with the metrics of some tasks in place of the placeholders.
 
     A panel with `{metric}` becomes a panel for each metric of the tasks. A panel with `{first}`
     becomes a panel for the first metric of each task. Texts have the words of these metrics.
+    `{outcome}` stays in a title, because tables decide it (`deciding_outcome.with_title`).
     `{percent}`, `{points}` and `{error}` are empty unless the first metrics are shares, `{nats}`
     unless the losses are cross-entropies.
     """
-    figure = _FIGURES[name]
+    figure = _TEMPLATES[name]
     metrics = [METRICS[metric] for task in task_names for metric in tasks.TASKS[task]]
-    first = [METRICS[tasks.TASKS[task][0]] for task in task_names]
+    first_metrics = [METRICS[tasks.TASKS[task][0]] for task in task_names]
     nats = display.aside(tasks.unit_for_tasks(tasks.NATS, task_names))
     by_metric = [panel for panel in figure.panels if re.search("{(metric|first)}", panel.column)]
     panels = [
-        replace(panel, label=_filled(panel.label, metrics, first, nats))
+        replace(panel, label=_with_words(panel.label, metrics, first_metrics, nats))
         for panel in figure.panels
         if panel not in by_metric
     ]
@@ -222,10 +225,10 @@ def for_tasks(name: str, task_names: tuple[str, ...]) -> Figure:
         _metric_panel(panel, metric)
         for metric in metrics
         for panel in by_metric
-        if "{metric}" in panel.column or metric in first
+        if "{metric}" in panel.column or metric in first_metrics
     ]
     title, caption = (
-        display.capital(_filled(text, metrics, first, nats))
+        display.capital(_with_words(text, metrics, first_metrics, nats))
         for text in (figure.title, figure.caption)
     )
     return replace(figure, panels=tuple(panels), title=title, caption=caption)
@@ -237,22 +240,24 @@ def _metric_panel(panel: Panel, metric: Metric) -> Panel:
     return replace(
         panel,
         column=panel.column.format(metric=metric.name, first=metric.name),
-        title=display.capital(_filled(panel.title, [metric], [metric])),
-        label=_filled(panel.label, [metric], [metric]),
+        title=display.capital(_with_words(panel.title, [metric], [metric])),
+        label=_with_words(panel.label, [metric], [metric]),
         scale=Scale.PERCENT if metric.share else scale,
         counted_on=panel.counted_on if metric.error else "",
     )
 
 
-def _filled(text: str, metrics: Sequence[Metric], first: Sequence[Metric], nats: str = "") -> str:
+def _with_words(
+    text: str, metrics: Sequence[Metric], first_metrics: Sequence[Metric], nats: str = ""
+) -> str:
     """Return a text with the words of metrics; the placeholders of settings stay."""
-    is_share = all(metric.share for metric in first)
+    is_share = all(metric.share for metric in first_metrics)
     words = {
         "{metric}": display.listed(metric.words for metric in metrics),
-        "{first}": display.listed(metric.words for metric in first),
+        "{first}": display.listed(metric.words for metric in first_metrics),
         "{percent}": " (%)" if is_share else "",
         "{points}": " (points)" if is_share else "",
-        "{error}": "".join(metric.error for metric in first),
+        "{error}": "".join(metric.error for metric in first_metrics),
         "{nats}": nats,
     }
     for placeholder, replacement in words.items():
@@ -261,4 +266,4 @@ def _filled(text: str, metrics: Sequence[Metric], first: Sequence[Metric], nats:
 
 
 # Figures for classification, the default task.
-FIGURES: dict[str, Figure] = {name: for_tasks(name, (tasks.CLASSIFICATION,)) for name in _FIGURES}
+FIGURES: dict[str, Figure] = {name: for_tasks(name, (tasks.CLASSIFICATION,)) for name in _TEMPLATES}

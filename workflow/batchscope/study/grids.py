@@ -1,4 +1,7 @@
-"""Combine the keys `set`, `cases`, `vary` and `seeds` of an experiment into factors of runs."""
+"""Keys `set`, `cases`, `vary` and `seeds` of an experiment in, factors of its runs out.
+
+A new check of the keys belongs to `Grid.problems`, a check of the factors to `study.checks`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from batchscope.core import display
 from batchscope.core.problems import Place, Problem
@@ -16,7 +19,15 @@ from batchscope.study.stages import Stage
 
 LEARNING_RATE = "learning_rate"
 # All seeds, the numbers of seeds at the interim analyses, and the results of these so far.
-Seeds = tuple[tuple[int, ...] | range, tuple[int, ...], Stage]
+SeedPlan = tuple[tuple[int, ...] | range, tuple[int, ...], Stage]
+
+
+class Combination(NamedTuple):
+    """One combination of factors of a grid."""
+
+    case: int  # index of the case
+    factors: dict[str, Any]  # without the seed
+    place_of: Callable[[str], Place]  # factor -> place where the file states it
 
 
 @dataclass(frozen=True)
@@ -43,18 +54,15 @@ class Grid:
     def size(self) -> int:
         return math.prod([len(self.cases), len(self.seeds), *map(len, self.vary.values())])
 
-    def combinations(self) -> Iterator[tuple[int, dict[str, Any], Callable[[str], Place]]]:
-        """Yield the case, the factors without seed, and a function from factor to place.
-
-        Combinations with learning rates that an interim analysis added are last.
-        """
+    def combinations(self) -> Iterator[Combination]:
+        """Yield the combinations of the file, then those with learning rates of later stages."""
         combinations = list(self._stated_combinations())
         yield from combinations
         for added in self.stage.added_rates:
             planned = [factors for _, factors, _ in combinations]  # The file may have the rate now.
             new_combinations = [
-                (index, {**factors, LEARNING_RATE: added.rate}, place)
-                for index, factors, place in combinations
+                Combination(case, {**factors, LEARNING_RATE: added.rate}, place_of)
+                for case, factors, place_of in combinations
                 if factors.get(LEARNING_RATE) == added.edge
                 and factors["batch_size"] in added.batch_sizes
                 and {**factors, LEARNING_RATE: added.rate} not in planned
@@ -62,7 +70,7 @@ class Grid:
             yield from new_combinations
             combinations += new_combinations
 
-    def _stated_combinations(self) -> Iterator[tuple[int, dict[str, Any], Callable[[str], Place]]]:
+    def _stated_combinations(self) -> Iterator[Combination]:
         """Yield the combinations of the file, in the order of cases, then of vary."""
         defaults = {name: factor.default for name, factor in self.factors.items()}
         choices = [list(enumerate(values)) for values in self.vary.values()]
@@ -71,7 +79,8 @@ class Grid:
             for items in itertools.product(*choices):
                 varied = dict(zip(self.vary, items, strict=True))
                 values = {name: value for name, (_, value) in varied.items()}
-                yield index, {**base, **values}, functools.partial(self._place, varied, index)
+                place_of = functools.partial(self._place, varied, index)
+                yield Combination(index, {**base, **values}, place_of)
 
     def _place(self, varied: dict[str, tuple[int, Any]], case: int, factor: str) -> Place:
         """Return the place where the file states a factor of a combination."""

@@ -22,7 +22,7 @@ _SCRIPT_SUFFIXES = (".py", ".sh")
 
 
 def command_grid(
-    place: Place, keys: CommandExperiment, defaults: dict[str, Any], seeds: grids.Seeds
+    place: Place, keys: CommandExperiment, defaults: dict[str, Any], seeds: grids.SeedPlan
 ) -> grids.Grid:
     """Return the grid of an experiment, with the defaults of factors that a placeholder uses."""
     explicit = {*keys.set, *keys.vary, *(name for case in keys.cases for name in case)}
@@ -147,7 +147,7 @@ def missing_programs(place: Place, runs: Mapping[str, CommandRun]) -> Iterator[P
 def command_columns(keys: CommandExperiment) -> tuple[str, ...]:
     """Return the columns of our tables that the logs of the runs will fill."""
     axes = [name for name in external_columns.COST_COLUMNS if keys.alone or name != "seconds"]
-    outcomes = external_columns.outcomes(keys.user_metrics)
+    outcomes = external_columns.outcomes_with(keys.user_metrics)
     return (*axes, "epoch", *outcomes, *external_columns.SOURCE_COLUMNS)
 
 
@@ -182,7 +182,7 @@ def log_problems(
     yield from checks.early_budgets(place, keys.budgets, checks.horizon_schedule(planned))
     for outcome in keys.margins:
         if outcome not in columns:
-            outcomes = external_columns.outcomes(keys.user_metrics)
+            outcomes = external_columns.outcomes_with(keys.user_metrics)
             present = [name for name in columns if name in outcomes]
             expected = f"an outcome in {source} ({', '.join(present) or 'none'})"
             yield received((*place, "margins", outcome), outcome, expected, present)
@@ -206,7 +206,7 @@ def log_problems(
 
 def filled_columns(runs: Any) -> tuple[str, ...]:
     """Return the columns of our tables that external runs fill."""
-    names = (*external_columns.COST_COLUMNS, "epoch", *external_columns.outcomes(runs.metrics))
+    names = (*external_columns.COST_COLUMNS, "epoch", *external_columns.outcomes_with(runs.metrics))
     filled = [*runs.rows.reindex(columns=names).dropna(axis=1, how="all")]
     sources = external_columns.SOURCE_COLUMNS.items()
     return (*filled, *(name for name, columns in sources if columns <= {*filled}))

@@ -1,7 +1,7 @@
 """Check files of user-defined models, and compute their digests, without running them.
 
 A file is Python, or a model that Keras saved. Its digest covers imported modules of the same folder
-and files that its texts name, such as weights. The files are parsed, never imported.
+and files that its string literals name, such as weights. The files are parsed, never imported.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def is_saved(path: Path | str) -> bool:
 
 
 def named_files(path: Path | str) -> dict[str, Path]:
-    """Return the files that texts in a model file or in its local modules name.
+    """Return the files that string literals in a model file or in its local modules name.
 
     Only paths with a suffix count, since a layer's name may be the name of a file. Paths are
     relative to the file's folder or to the working directory; `"/weights.h5"` may be appended to a

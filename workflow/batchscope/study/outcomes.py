@@ -1,4 +1,4 @@
-"""Verdicts and their reasons. The templates have the words of verdicts."""
+"""Verdicts, their reasons, and limits for them. The templates have the words of verdicts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ RISES, FALLS = "rises", "falls"
 LEVEL = 0.05  # false discovery rate of a family; error rate of a comparison with the best
 MIN_SEEDS = 6  # Verdicts from fewer paired replicates are provisional.
 MIN_SEEDS_FOR_INTERVAL = 3  # Fewer replicates have a range instead of an interval.
+MIN_FIT_SIZES = 3  # A fit to two batch sizes has no residual.
 
 
 class Verdict(enum.StrEnum):
@@ -33,7 +34,7 @@ class Reason(enum.StrEnum):
     NONE = ""  # The interval explains the verdict.
     NOT_AT_EVERY_STEP = "not_at_every_step"  # The trend holds, but one step goes back.
     RATE_ON_EDGE = "rate_on_edge"  # A better learning rate may be outside the grid.
-    RATE_LEFT = "rate_left"  # The comparison needs a rate that left the race.
+    RATE_LEFT = "rate_left"  # A rate left the race, so it has fewer seeds.
     AT_FIRST_EVALUATION = "at_first_evaluation"  # The cost is an upper bound.
     LOWER_BOUND = "lower_bound"  # Nothing stopped the runs, so their length is a lower bound.
     FAILED = "failed"  # A run did not finish.

@@ -1,7 +1,7 @@
-"""Plan a study: from the content of its file to experiments and runs, with every check of meaning.
+"""Content of a study file in, experiments and runs out, with every check of meaning.
 
 `make` returns the plan, or raises all problems together. A method of `_Planner` plans each kind of
-experiment; `study.grids` combines its factors. New checks belong to `study.checks`.
+experiment, and a new kind is an item of `_plan_experiment`. New checks belong to `study.checks`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from batchscope.study.experiments import (
     TrainingExperiment,
 )
 from batchscope.study.figures import FIGURES
-from batchscope.study.grids import Grid, Seeds
+from batchscope.study.grids import Grid, SeedPlan
 from batchscope.study.names import MAX_NAME_LENGTH, LongNameError
 from batchscope.study.plan import PlannedExperiment, Study, folder_name
 from batchscope.study.registry import ENTRIES, TRAINING_TIMINGS
@@ -65,9 +65,9 @@ def make(
     Args:
         raw: Content of the file.
         scale: `full`, or `reduced` for the smaller form.
-        recorded: Sizes of the training sets that are prepared.
+        recorded: Returns the size of a training set that is prepared.
         folder: Folder of the file. Paths of external runs are relative to it.
-        interim_results: Results of the interim analyses so far.
+        interim_results: Returns the results of the interim analyses so far.
 
     Raises:
         ConfigError: With every structural error; if there is none, with every error of meaning.
@@ -76,7 +76,7 @@ def make(
     reduced = scale == study_file.REDUCED
     results = interim_results(folder_name(file.study, reduced))
     planner = _Planner(file, reduced, recorded, folder or Path(), results)
-    study = planner.study(written)
+    study = planner.make_study(written)
     if planner.problems:
         problems = [study_file.moved_to_reduced(problem, replaced) for problem in planner.problems]
         raise ConfigError([problem.line for problem in sorted_problems(problems)])
@@ -103,11 +103,12 @@ class _Planner:
         self.datasets = {
             name: self._dataset(name, definitions[name], recorded) for name in definitions
         }
-        self.models = {name: self._model(name, path) for name, path in file.models.items()}
+        self.models = {name: self._model_file(name, path) for name, path in file.models.items()}
         self.models |= {name: (name, None) for name in sorted(NETWORKS)}
-        self.by_id = {info.id: info for info in self.datasets.values() if info}
-        # Data set -> training examples.
-        self.examples = {info.id: info.training_examples for info in self.by_id.values()}
+        # Data set's id -> its properties.
+        self.infos = {info.id: info for info in self.datasets.values() if info}
+        # Data set's id -> number of training examples.
+        self.examples = {info.id: info.training_examples for info in self.infos.values()}
         # Names of data sets and models -> their ids in paths; None if a definition has a problem.
         self.ids = {
             "dataset": {name: info and info.id for name, info in self.datasets.items()},
@@ -115,44 +116,46 @@ class _Planner:
         }
         self.defaults = self._with_ids(("defaults",), file.defaults)
 
-    def study(self, written: dict[str, Any]) -> Study:
+    def make_study(self, written: dict[str, Any]) -> Study:
         """Return the study; it is incomplete if there are problems."""
         file, planned, metrics = self.file, {}, {}
         for name, keys in file.experiments.items():
             place, self.earlier_problems = ("experiments", name), len(self.problems)
             self.problems += checks.metric_conflicts(place, keys, metrics)
-            experiment = self._plan(keys, place)
-            if experiment and not self._failed:
+            experiment = self._plan_experiment(keys, place)
+            if experiment and not self._has_new_problems:
                 planned[name] = experiment
-        machines = {name: self._machine(name, machine) for name, machine in file.machines.items()}
+        machines = {
+            name: self._machine_folder(name, machine) for name, machine in file.machines.items()
+        }
         configurations = [factors for item in planned.values() for factors in item.factors()]
         datasets = dict.fromkeys(factors["dataset"] for factors in configurations)
         files = dict(model for model in self.models.values() if model)
         return Study(
             file=file,
             reduced=self.reduced,
-            datasets={item: self.by_id[item].definition.resolved() for item in datasets},
+            datasets={item: self.infos[item].definition.resolved() for item in datasets},
             models={factors["model"]: files[factors["model"]] for factors in configurations},
             experiments=planned,
-            claims=self._claims(planned),
-            published=self._published(),
+            claims=self._read_claims(planned),
+            published=self._published_sizes(),
             machines=machines,
             written=written,
             folder=self.folder,
         )
 
     @property
-    def _failed(self) -> bool:
+    def _has_new_problems(self) -> bool:
         return len(self.problems) > self.earlier_problems
 
-    def _plan(self, keys: Experiment, place: Place) -> PlannedExperiment | None:
+    def _plan_experiment(self, keys: Experiment, place: Place) -> PlannedExperiment | None:
         """Return a planned experiment; None if there is a problem."""
-        numbers = self._numbers(place, keys)
+        numbers = self._published_values(place, keys)
         kinds = {
-            TrainingExperiment: self._training,
-            TimingExperiment: self._timing,
-            CommandExperiment: self._command,
-            ExternalExperiment: self._external,
+            TrainingExperiment: self._plan_training,
+            TimingExperiment: self._plan_timing,
+            CommandExperiment: self._plan_command,
+            ExternalExperiment: self._plan_external,
         }
         try:
             for request in (*keys.measure, *keys.timing):
@@ -171,7 +174,7 @@ class _Planner:
         self.problems += problems
         return None if problems else DatasetInfo.of(name, definition, recorded)
 
-    def _model(self, name: str, written: str) -> tuple[str, str | None] | None:
+    def _model_file(self, name: str, written: str) -> tuple[str, str | None] | None:
         """Return id and file of a user-defined model; None for an invalid one."""
         place, path = ("models", name), os.path.expanduser(written)
         problem = model_files.find_problem(place, path)
@@ -189,19 +192,19 @@ class _Planner:
             key_place, value = (*place, factor), factors[factor]
             if isinstance(value, tuple):
                 places = [(*key_place, index) for index in range(len(value))]
-                ids = [self._id(*item, factor) for item in zip(places, value, strict=True)]
+                ids = [self._valid_id(*item, factor) for item in zip(places, value, strict=True)]
                 result[factor] = tuple(filter(None, ids))
             else:
-                result[factor] = self._id(key_place, value, factor)
+                result[factor] = self._valid_id(key_place, value, factor)
         return result
 
-    def _id(self, place: Place, name: str, factor: str) -> str | None:
+    def _valid_id(self, place: Place, name: str, factor: str) -> str | None:
         valid = sorted(self.ids[factor])
         if name not in valid:
             self.problems.append(received(place, name, f"one of {', '.join(valid)}", valid))
         return self.ids[factor].get(name)
 
-    def _machine(self, name: str, machine: study_file.Machine) -> tuple[str, str]:
+    def _machine_folder(self, name: str, machine: study_file.Machine) -> tuple[str, str]:
         """Return the results folder of another machine, and its name there."""
         place, folder = ("machines", name), os.path.expanduser(machine.results)
         key_place = (*place, "results")
@@ -219,7 +222,7 @@ class _Planner:
             self.problems.append(received(key_place, folder, "a folder that can be read", why=why))
         return os.path.normpath(folder), machine.machine
 
-    def _published(self) -> dict[str, tuple[int, str]]:
+    def _published_sizes(self) -> dict[str, tuple[int, str]]:
         """Return data set -> its number of examples in a document, and the place there."""
         published = {}
         for name, body in self.file.published.items():
@@ -229,17 +232,17 @@ class _Planner:
                 published[info.id] = (body.examples, body.place)
         return published
 
-    def _claims(self, planned: dict[str, PlannedExperiment]) -> tuple[claims.Claim, ...]:
+    def _read_claims(self, planned: dict[str, PlannedExperiment]) -> tuple[claims.Claim, ...]:
         if self.problems:  # Claims are about experiments, which may be missing now.
             return ()
         return claims.read(self.file.claims, planned, self.problems)
 
-    def _grid(
+    def _make_grid(
         self,
         place: Place,
         keys: TrainingExperiment | TimingExperiment,
         factors: Mapping[str, Parameter],
-        seeds: Seeds | tuple[()] = (),
+        seeds: SeedPlan | tuple[()] = (),
     ) -> Grid:
         cases = enumerate(keys.cases)
         grid = Grid(
@@ -254,7 +257,7 @@ class _Planner:
         self.problems += grid.problems()
         return grid
 
-    def _seeds(self, place: Place, keys: TrainingExperiment | CommandExperiment) -> Seeds:
+    def _seed_plan(self, place: Place, keys: TrainingExperiment | CommandExperiment) -> SeedPlan:
         stage, seeds = self.stages.get(place[-1], Stage()), keys.seeds
         if not isinstance(seeds, StagedSeeds):
             return seeds, (), stage
@@ -263,8 +266,8 @@ class _Planner:
         analysis_seeds = stages.race_seeds if checks.has_race(keys) else stages.analysis_seeds
         return seeds.seeds, analysis_seeds(seeds.at_most), stage
 
-    def _training(self, keys: TrainingExperiment, place: Place) -> PlannedExperiment | None:
-        grid = self._grid(place, keys, FACTORS, self._seeds(place, keys))
+    def _plan_training(self, keys: TrainingExperiment, place: Place) -> PlannedExperiment | None:
+        grid = self._make_grid(place, keys, FACTORS, self._seed_plan(place, keys))
         experiments = self.file.experiments
         measures = {measure.name: measure.settings for measure in keys.measure}
         timed = checks.has_seconds(
@@ -276,13 +279,14 @@ class _Planner:
             *checks.problems_of_seconds(place, keys, experiments, timed),
             *checks.comparison_keys(place, keys),
         ]
-        if self._failed or not self._is_usable(grid):
+        if self._has_new_problems or not self._is_usable(grid):
             return None
-        runs = self._expand(grid, timed=not TRAINING_TIMINGS.keys().isdisjoint(measures))
+        runs = self._runs_of_grid(grid, timed=not TRAINING_TIMINGS.keys().isdisjoint(measures))
         factors = [*runs.values()]
         if not factors:
             return None
-        known_tasks = {self.by_id[run["dataset"]].task for run in factors}
+        # A data set whose task is unknown (None) may have any task.
+        known_tasks = {self.infos[run["dataset"]].task for run in factors}
         task_names = tuple(name for name in tasks.TASKS if {name, None} & known_tasks)
         pairs = {item.name: checks.run_pairs(item, runs) for item in keys.measure if item.between}
         key_place = (*place, "measure")
@@ -308,27 +312,28 @@ class _Planner:
         )
         return self._with_seed_warnings(planned, planned.verdict_seeds)
 
-    def _timing(self, keys: TimingExperiment, place: Place) -> PlannedExperiment | None:
-        grid = self._grid(place, keys, SWEEP_FACTORS)
+    def _plan_timing(self, keys: TimingExperiment, place: Place) -> PlannedExperiment | None:
+        grid = self._make_grid(place, keys, SWEEP_FACTORS)
         timings = {timing.name: timing.settings for timing in keys.timing}
         self.problems += [
             *checks.unused_epochs(place, keys, timings),
             *figure_checks.problems(place, keys, timings, timed=True),
         ]
-        if self._failed or not self._is_usable(grid):
+        if self._has_new_problems or not self._is_usable(grid):
             return None
         combinations = []
         for _, factors, place_of in grid.combinations():
-            info = self.by_id[factors["dataset"]]
-            self._check(incompatible_factors.timing_problems(factors, info, timings), place_of)
+            info = self.infos[factors["dataset"]]
+            self._report(incompatible_factors.timing_problems(factors, info, timings), place_of)
             combinations.append(factors)
         key_place = (*place, "timing")
         self.problems += checks.unfit_settings(key_place, keys.timing, combinations, self.examples)
         sweeps = tuple(names.group_into_sweeps(combinations))
-        _ = [sweep.name for sweep in sweeps]  # This raises LongNameError.
+        for sweep in sweeps:
+            _ = sweep.name  # This raises LongNameError.
         return PlannedExperiment(place[-1], keys, grid.vary, sweeps=sweeps)
 
-    def _external(self, keys: ExternalExperiment, place: Place) -> PlannedExperiment | None:
+    def _plan_external(self, keys: ExternalExperiment, place: Place) -> PlannedExperiment | None:
         self._check_logged(place, keys)
         runs = logged_experiments.external_runs(
             place, keys, self.folder, self.problems, self.warnings.append
@@ -348,15 +353,15 @@ class _Planner:
         self.problems += logged_experiments.log_problems(place, keys, planned)
         return self._with_seed_warnings(planned, logged_experiments.common_seeds(runs))
 
-    def _command(self, keys: CommandExperiment, place: Place) -> PlannedExperiment | None:
-        seeds = self._seeds(place, keys)
+    def _plan_command(self, keys: CommandExperiment, place: Place) -> PlannedExperiment | None:
+        seeds = self._seed_plan(place, keys)
         grid = logged_experiments.command_grid(place, keys, self.file.defaults, seeds)
         command = logged_experiments.command(
             place, keys, self.folder, self.problems, self.warnings.append
         )
         self.problems += [*grid.problems(), *logged_experiments.command_problems(place, keys, grid)]
         self._check_logged(place, keys)
-        if command is None or self._failed or self._is_too_large(grid):
+        if command is None or self._has_new_problems or self._is_too_large(grid):
             return None
         runs = logged_experiments.command_runs(place, command, grid, self.problems)
         if not runs:
@@ -387,7 +392,7 @@ class _Planner:
         self.problems += checks.comparison_keys(place, keys)
         self.problems += figure_checks.problems(place, keys, ENTRIES, timed=True)
 
-    def _numbers(self, place: Place, keys: Experiment) -> dict[str, tuple[Any, ...]]:
+    def _published_values(self, place: Place, keys: Experiment) -> dict[str, tuple[Any, ...]]:
         """Return the published values by figure."""
         numbers = {}
         for figure, body in keys.published.items():
@@ -416,13 +421,13 @@ class _Planner:
             self.problems.append(received(grid.place, grid.size, text))
         return grid.size > limit
 
-    def _expand(self, grid: Grid, timed: bool) -> dict[str, dict[str, Any]]:
+    def _runs_of_grid(self, grid: Grid, timed: bool) -> dict[str, dict[str, Any]]:
         """Return the factors of every run by its name; none if there is a problem."""
         runs: dict[str, dict[str, Any]] = {}
         cases: dict[str, int] = {}  # run -> its case
         for index, factors, place_of in grid.combinations():
-            info = self.by_id[factors["dataset"]]
-            self._check(incompatible_factors.training_problems(factors, info), place_of)
+            info = self.infos[factors["dataset"]]
+            self._report(incompatible_factors.training_problems(factors, info), place_of)
             replicates = [{**factors, "seed": seed} for seed in grid.seeds]
             current_seeds = grid.seeds_of(names.run_name(replicates[0]))
             if timed:
@@ -438,7 +443,7 @@ class _Planner:
                     runs[name] = run
         return runs
 
-    def _check(self, problems: Iterable[Problem], place_of: Callable[[str], Place]) -> None:
+    def _report(self, problems: Iterable[Problem], place_of: Callable[[str], Place]) -> None:
         """Add problems of factors at the places where the file states these factors."""
         self.problems += [Problem(place_of(factor), text) for (factor,), text in problems]
 

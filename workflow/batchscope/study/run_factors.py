@@ -205,7 +205,16 @@ class RunFactors(Model):
     """Steps per batch, for proximal."""
     rho: Annotated[Positive, Factor("rho", used_with={"method": ("sam",)})] = 0.05
     """Radius of the neighbourhood, for sam."""
-    evaluate_every: Annotated[ExamplesOrNone, Factor("ee", "examples", Affects.EVALUATIONS)] = 0
+    evaluate_every: Annotated[
+        ExamplesOrNone,
+        Factor(
+            "ee",
+            "examples",
+            Affects.EVALUATIONS,
+            phrase="evaluation every {} examples",
+            phrases={0: "evaluation after each epoch"},
+        ),
+    ] = 0
     """Examples between evaluations; 0 evaluates after each epoch only."""
     beta_1: Annotated[UpToOne, KerasDefault, _constant("b1", "beta 1")] = DEFAULT
     """Decay rate of the mean gradient; default: Keras's."""

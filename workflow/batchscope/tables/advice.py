@@ -86,7 +86,7 @@ def recommendations(
     results: Path | str, experiment: PlannedExperiment, tables: Mapping[str, pandas.DataFrame]
 ) -> pandas.DataFrame:
     """Return the recommended batch sizes, with their limits, checks and suggestions."""
-    table_names = ("comparisons", "runs", "limits", "critical_batch_size", "trajectories")
+    table_names = ("comparisons", "runs", "limits", "critical_batch_size", "trajectories", "race")
     settings = [experiment.measures.get(name, {}) for name in OUTCOME_MEASURES]
     tokens = {factors["dataset"] for factors in experiment.runs.values()}
     data = {split_token(name)[0]: records.data_record(results, name) or {} for name in tokens}

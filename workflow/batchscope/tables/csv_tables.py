@@ -29,7 +29,7 @@ def read(path: Path | str | TextIO) -> pandas.DataFrame:
         types = dict.fromkeys(_TEXT_COLUMNS, str)
         # Only an empty field is missing: a data set may be called "null".
         return pandas.read_csv(path, dtype=types, keep_default_na=False, na_values=[""])
-    text = disk.read_csv(path)
+    text = disk.read_csv_text(path)
     with errors.reading(path, "a table of an experiment"):
         frame = read(io.StringIO(text))
         if _FIRST_COLUMNS.isdisjoint(frame.columns):

@@ -1,108 +1,37 @@
-"""Long tables: records on disk -> tables with several rows per run.
+"""Records on disk in, tables with several rows per run out.
 
 These are histories, trajectories, results at epochs, and the tables that measures declare. Each
-row begins with the run, its factors and its status. A table without rows has only its header.
-`run_table` has the table with one row per run.
+row begins with the run, its factors and its status. A table without rows has only its header. A new
+table goes into `for_experiment`, and its rows come from a generator of `RunRows`.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas
 
 from batchscope.analysis import run_series
-from batchscope.core import disk
 from batchscope.store import jobs, paths, records
 from batchscope.store.jobs import MachineResults
-from batchscope.study import (
-    batch_phases,
-    budget_kinds,
-    columns,
-    dataset_definitions,
-    names,
-    run_factors,
-    tasks,
-)
+from batchscope.study import batch_phases, budget_kinds, columns, names, run_factors, tasks
 from batchscope.study.registry import ENTRIES, MEASURES, SECONDS_TIMINGS
 from batchscope.study.specifications import Measure, Table
+from batchscope.tables import run_records
+from batchscope.tables.run_records import Row, read_record
 
 if TYPE_CHECKING:
     from batchscope.study.plan import PlannedExperiment, Study
 
 NAN = math.nan
 FIRST_COLUMNS = ("run", *run_factors.FACTORS, "status")
-Row = dict[str, Any]
 RunRows = Iterator[tuple[Row, list[Row]]]  # pairs of a run's first columns and its other columns
 # Trajectories and histories share these columns.
 _EVALUATION_COLUMNS = ("epoch", *budget_kinds.ALWAYS_EVALUATED)
-
-
-def read_record(path: Path, *keys: str) -> Row | None:
-    return disk.read_json(path, *keys) if path.exists() else None
-
-
-def split_tokens(factors: Row) -> Row:
-    """Return factors, with the tokens of data set and model split into name and digest."""
-    row: Row = {}
-    for name, value in factors.items():
-        row[name] = value
-        if name in ("dataset", "model"):
-            row[name], row[f"{name}_digest"] = names.split_token(str(value))
-    return row
-
-
-def dataset_tasks(
-    results: Path | str, study: Study, experiment: PlannedExperiment
-) -> tuple[str, ...]:
-    """Return the tasks of an experiment's data sets, in the order of `tasks.TASKS`."""
-    learned_tasks = set()
-    for name in {factors["dataset"] for factors in experiment.factors()}:
-        task = records.dataset_task(results, name)
-        if task is None:  # The data are not prepared, and their labels may be classes.
-            task = dataset_definitions.read(study.datasets[name]).task_of_labels()
-        learned_tasks.add(task or tasks.CLASSIFICATION)
-    return tuple(task for task in tasks.TASKS if task in learned_tasks)
-
-
-def _status(record: Row) -> str:
-    """Return the status of a run: `off_target` if it missed its target_train_loss."""
-    missed = record["status"] == records.FINISHED and record.get("reached_target") is False
-    return records.OFF_TARGET if missed else record["status"]
-
-
-def run_records(
-    results: Path | str, study: Study, runs: Mapping[str, Row]
-) -> Iterator[tuple[MachineResults, str, Row | None, str]]:
-    """Yield the place, name, record and status of runs on every machine, in the plan's order.
-
-    A run without a record has the status `missing`, or names its missing requirement. For another
-    machine, only the runs in its results are yielded.
-
-    Args:
-        runs: Name -> factors that the run requires of the machine.
-    """
-    for place in jobs.machine_results(study, results):
-        for run, factors in runs.items():
-            record = read_record(paths.run_record(paths.run_folder(place.results, run)), "status")
-            if record is not None:
-                yield place, run, record, _status(record)
-            elif place.machine == study.machine:
-                yield place, run, None, jobs.status_without_record(factors)
-
-
-def history(results: Path | str, run: str) -> list[dict[str, float]]:
-    return _numbers(results, run, "history.csv", "epoch", "train_loss")
-
-
-def _numbers(results: Path | str, run: str, file: str, *columns: str) -> list[dict[str, float]]:
-    """Return the rows of a file of a run, with NaN for an empty field."""
-    rows = records.RunFiles(paths.run_folder(results, run)).rows(file, *columns)
-    return [{name: float(text or "nan") for name, text in row.items()} for row in rows]
 
 
 def for_experiment(
@@ -116,23 +45,25 @@ def for_experiment(
         logged: Columns of logs. Their metrics tell the tasks of runs without a data set.
     """
     planned, places = study.experiments[experiment], [*jobs.machine_results(study, results)]
-    experiment_tasks = dataset_tasks(results, study, planned) or tasks.from_columns(logged)
-    parts = {
+    dataset_tasks = run_records.dataset_tasks(results, study, planned)
+    experiment_tasks = dataset_tasks or tasks.from_columns(logged)
+    tables_to_fill = {
+        # history.csv has no column of the machine, so it has only the runs of this machine.
         "history": (columns.HISTORY, _histories(places[0], study, planned)),
         "trajectories": (columns.TRAJECTORIES, _trajectories(places, study, planned)),
         "at_epochs": (columns.AT_EPOCHS, _at_epochs(places, planned)),
     }
     for entry in MEASURES.values():
         for name, table in entry.tables.items():
-            parts[name] = (table.columns, _measure_rows(results, planned, entry, table))
+            tables_to_fill[name] = (table.columns, _measure_rows(results, planned, entry, table))
     tables = {}
-    for name, (described, pairs) in parts.items():
+    for name, (table_columns, runs) in tables_to_fill.items():
         first_rows, rows = [], []
-        for first, run_rows in pairs:
+        for first, run_rows in runs:
             first_rows += [first] * len(run_rows)
             rows += run_rows
-        names_of_tasks = tasks.columns_of_tasks(described, experiment_tasks)
-        table = run_series.table(rows, {key: described[key] for key in names_of_tasks})
+        column_names = tasks.columns_of_tasks(table_columns, experiment_tasks)
+        table = run_series.table(rows, {key: table_columns[key] for key in column_names})
         first_table = pandas.DataFrame(first_rows, columns=FIRST_COLUMNS)
         tables[name] = pandas.concat((first_table, table), axis=1)
     return tables
@@ -141,22 +72,23 @@ def for_experiment(
 def _runs(results: Path | str, experiment: PlannedExperiment) -> Iterator[tuple[Row, Row, Row]]:
     """Yield the factors, record and first columns of every run with a record."""
     for run, factors in experiment.runs.items():
-        record = read_record(paths.run_folder(results, run) / "record.json", "status")
-        if record is not None:
-            first = {"run": run, **split_tokens(factors), "status": _status(record)}
+        if record := read_record(run_records.run_record(results, run), "status"):
+            status = run_records.status(record)
+            first = {"run": run, **run_records.split_tokens(factors), "status": status}
             yield factors, record, {name: first[name] for name in FIRST_COLUMNS}
 
 
 def _histories(place: MachineResults, study: Study, planned: PlannedExperiment) -> RunRows:
     """Yield one row per run and epoch."""
-    clock = _clock(place, study, planned)
+    clock = _Clock(place, study, planned)
     for factors, _, first in _runs(place.results, planned):
-        rows, seconds = history(place.results, first["run"]), clock(factors)
+        rows = run_records.read_history(place.results, first["run"])
         epoch_examples = _epoch_examples(place.results, factors)
-        for row in rows:
+        examples = [row["epoch"] * epoch_examples for row in rows]
+        run_seconds = clock.seconds(factors, examples)
+        for row, count, seconds in zip(rows, examples, run_seconds, strict=True):
             row["contended_seconds"] = row.get("seconds", NAN)
-            row["examples"] = row["epoch"] * epoch_examples
-            row["seconds"] = seconds(row["examples"])
+            row |= {"examples": count, "seconds": seconds}
         yield first, rows
 
 
@@ -169,11 +101,12 @@ def _trajectories(
     exclusively: `time_epoch`, or else `throughput` of an experiment that `beside` names.
     """
     for place in places:
-        clock = _clock(place, study, planned)
+        clock = _Clock(place, study, planned)
         for factors, _, first in _runs(place.results, planned):
-            rows, seconds = _trajectory_rows(place.results, first["run"], factors), clock(factors)
-            for row in rows:
-                row |= {"seconds": seconds(row["examples"]), "machine": place.machine}
+            rows = _trajectory_rows(place.results, first["run"], factors)
+            run_seconds = clock.seconds(factors, [row["examples"] for row in rows])
+            for row, seconds in zip(rows, run_seconds, strict=True):
+                row |= {"seconds": seconds, "machine": place.machine}
             yield first, rows
 
 
@@ -181,12 +114,12 @@ def _trajectory_rows(results: Path | str, run: str, factors: Row) -> list[Row]:
     """Return the rows of a run's trajectory, or of its history without `evaluate_every`."""
     if factors["evaluate_every"]:
         needed = ("examples", "updates", "epoch", "train_loss", "validation_loss", "test_loss")
-        return _numbers(results, run, paths.TRAJECTORY, *needed)
+        return run_records.read_numbers(results, run, paths.TRAJECTORY, *needed)
     epoch_examples = _epoch_examples(results, factors)
     return [
         {"examples": row["epoch"] * epoch_examples, "updates": row.get("step", NAN)}
         | {name: row[name] for name in _EVALUATION_COLUMNS if name in row}
-        for row in history(results, run)
+        for row in run_records.read_history(results, run)
     ]
 
 
@@ -249,32 +182,31 @@ def _timing_value(
     return NAN if value is None else value
 
 
-def _clock(
-    place: MachineResults, study: Study, experiment: PlannedExperiment
-) -> Callable[[Row], Callable[[float], float]]:
-    """Return a function from the factors of a run to a function from examples to seconds.
+class _Clock:
+    """Seconds of the runs of an experiment on a machine, from timing jobs that ran exclusively."""
 
-    The seconds are the sum of examples / examples per second over the batch sizes of the run.
-    """
-    throughput = _throughput(place, study, experiment)
+    def __init__(self, place: MachineResults, study: Study, experiment: PlannedExperiment) -> None:
+        self._place, self._experiment = place, experiment
+        self._throughput = _throughput(place, study, experiment)
 
-    def speed(factors: Row) -> float:
-        timing_value = _timing_value(place, experiment, factors, "examples_per_second")
+    def seconds(self, factors: Row, examples: Iterable[float]) -> list[float]:
+        """Return the seconds that a run needs for each number of examples.
+
+        They are the sum of examples / examples per second over the batch sizes of the run.
+        """
+        course = batch_phases.Course(factors, _epoch_examples(self._place.results, factors))
+        sizes = batch_phases.batch_sizes(factors)
+        speeds = {size: self._speed({**factors, "batch_size": size}) for size in sizes}
+        examples_by_size = (course.examples_by_size(total).items() for total in examples)
+        return [sum(count / speeds[size] for size, count in counts) for counts in examples_by_size]
+
+    def _speed(self, factors: Row) -> float:
+        timing_value = _timing_value(self._place, self._experiment, factors, "examples_per_second")
         if math.isfinite(timing_value):
             return timing_value
         # The n-th seed has the n-th job, so that the errors of seeds are independent.
-        repeat = experiment.seeds.index(factors["seed"]) + 1
-        return throughput.get((names.timing_name(factors), repeat), NAN)
-
-    def clock(factors: Row) -> Callable[[float], float]:
-        course = batch_phases.Course(factors, _epoch_examples(place.results, factors))
-        sizes = batch_phases.batch_sizes(factors)
-        speeds = {size: speed({**factors, "batch_size": size}) for size in sizes}
-        return lambda total: sum(
-            examples / speeds[size] for size, examples in course.examples_by_size(total).items()
-        )
-
-    return clock
+        repeat = self._experiment.seeds.index(factors["seed"]) + 1
+        return self._throughput.get((names.timing_name(factors), repeat), NAN)
 
 
 def _throughput(

@@ -12,7 +12,7 @@ from batchscope.analysis import intervals, run_series
 from batchscope.study import external_columns, factor_words, run_factors
 from batchscope.study.outcomes import Reason
 from batchscope.study.tables import clipped_to_range
-from batchscope.tables import long_tables
+from batchscope.tables import run_records
 
 if TYPE_CHECKING:
     from batchscope.study.plan import PlannedExperiment
@@ -40,7 +40,7 @@ def table(
             names = series.factors
             if experiment.commands:
                 names = {external_columns.prefixed_name(name): names[name] for name in names}
-            factors = series_factors(long_tables.split_tokens(names))
+            factors = series_factors(run_records.split_tokens(names))
             user_columns += filter(external_columns.is_user_defined, factors)
             first = {"figure": figure, "document": document, **factors}
             first["series"] = factor_words.describe(factors)

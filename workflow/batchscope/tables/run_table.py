@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas
 
-from batchscope.analysis import run_series
+from batchscope.analysis import run_series, trainings
 from batchscope.core.errors import UserError
 from batchscope.external import log_checks
 from batchscope.external.external_runs import LoggedRuns
@@ -26,7 +26,7 @@ from batchscope.store import jobs, paths, records
 from batchscope.study import batch_phases, columns, external_columns, factor_models, names, tasks
 from batchscope.study.registry import MEASURES, OUTCOME_MEASURES
 from batchscope.study.specifications import Column
-from batchscope.tables import long_tables, timing_tables
+from batchscope.tables import long_tables, run_records, timing_tables
 
 if TYPE_CHECKING:
     from batchscope.study.commands import CommandRun
@@ -42,16 +42,16 @@ _DTYPES = {"int": "Int64", "str": "object", "bool": "bool"}  # whole numbers may
 
 
 def from_records(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Return one row per machine and run of an experiment (see `long_tables.run_records`)."""
+    """Return one row per machine and run of an experiment (see `run_records.read_all`)."""
     planned, rows = study.experiments[experiment], []
-    read = functools.cache(long_tables.read_record)  # Runs share data sets and timings.
-    for place, run, record, status in long_tables.run_records(results, study, planned.runs):
+    read = functools.cache(run_records.read_record)  # Runs share data sets and timings.
+    for place, run, record, status in run_records.read_all(results, study, planned.runs):
         row = {"run": run, "study": study.name, "experiment": experiment}
-        row |= {"machine": place.machine, **long_tables.split_tokens(planned.runs[run])}
+        row |= {"machine": place.machine, **run_records.split_tokens(planned.runs[run])}
         row["status"] = status
         rows.append(row | _run_values(place, planned, run, record, read))
     # A record of another version may have columns that are not documented.
-    experiment_tasks = long_tables.dataset_tasks(results, study, planned)
+    experiment_tasks = run_records.dataset_tasks(results, study, planned)
     filled = itertools.chain(columns.measure_columns(planned.measures, experiment_tasks), *rows)
     frame = pandas.DataFrame(rows, columns=sorted(dict.fromkeys(filled), key=columns.position))
     kinds = {name: (columns.describe(name) or Column("")).kind for name in frame}
@@ -72,7 +72,7 @@ def _run_values(
     row: Row = {f"{split}_examples": counts.get(split) for split in paths.SPLITS}
     if record:
         row |= {name: record.get(name) for name in columns.RECORD_COLUMNS}
-        losses = (epoch["train_loss"] for epoch in long_tables.history(results, run))
+        losses = (epoch["train_loss"] for epoch in run_records.read_history(results, run))
         row["best_train_loss"] = min(filter(math.isfinite, losses), default=math.nan)
     for measure, settings in experiment.measures.items():
         if measure not in MEASURES:
@@ -80,7 +80,7 @@ def _run_values(
         elif not MEASURES[measure].pairs:  # A measure of pairs of runs has only a long table.
             name = names.settings_name(measure, settings)
             path = paths.measure_path(results, run, measure, name)
-            row |= (long_tables.read_record(path, "values") or {"values": {}})["values"]
+            row |= (run_records.read_record(path, "values") or {"values": {}})["values"]
     epochs, seconds = row.get("epochs_run"), row.get("seconds_per_epoch")
     row["train_seconds"] = math.nan if None in (epochs, seconds) else epochs * seconds
     return row
@@ -121,7 +121,9 @@ def logged_runs(results: Path | str, study: Study, experiment: str) -> LoggedRun
 def from_logs(logged: LoggedRuns, study: str, experiment: str) -> pandas.DataFrame:
     """Return one row per run, with the last value of each column in its rows."""
     rows = logged.rows.assign(study=study, experiment=experiment)
-    rows = rows.reindex(columns=dict.fromkeys([*rows, *external_columns.outcomes(logged.metrics)]))
+    rows = rows.reindex(
+        columns=dict.fromkeys([*rows, *external_columns.outcomes_with(logged.metrics)])
+    )
     keys = [rows["run"], rows["machine"]]
     # Not every evaluation has every outcome.
     table = rows.groupby(["run", "machine"], sort=False).last().reset_index()
@@ -131,7 +133,7 @@ def from_logs(logged: LoggedRuns, study: str, experiment: str) -> pandas.DataFra
     updates = table.pop("updates")  # In runs.csv, this name is a column of a measure.
     table["steps_run"] = updates.round()
     if logged.has_single_rows:
-        table["stop_reason"] = external_columns.AT_END
+        table["stop_reason"] = trainings.SINGLE_ROW_STOP
     if logged.tried_rates:
         scaled = table.get("learning_rate_scaling", pandas.Series("none", table.index)) != "none"
         table["effective_learning_rate"] = table["learning_rate"].mask(scaled)
@@ -147,7 +149,9 @@ def from_logs(logged: LoggedRuns, study: str, experiment: str) -> pandas.DataFra
 
 def logged_trajectories(logged: LoggedRuns) -> pandas.DataFrame:
     """Return one row per evaluation, as trajectories.csv has for runs with records."""
-    logged_outcomes = filter(logged.rows.__contains__, external_columns.outcomes(logged.metrics))
+    logged_outcomes = filter(
+        logged.rows.__contains__, external_columns.outcomes_with(logged.metrics)
+    )
     outcomes = dict.fromkeys([*columns.TRAJECTORIES, *logged_outcomes])
     task_columns = tasks.columns_of_tasks(outcomes, tasks.from_columns(logged.rows))
     names = [*long_tables.FIRST_COLUMNS, *task_columns]
@@ -172,7 +176,7 @@ def _command_runs(results: Path | str, study: Study, experiment: str) -> LoggedR
     runs, metrics = planned.commands, planned.metrics
     factors = _command_factors(runs)
     needs = {name: run.needs for name, run in runs.items()}
-    for place, name, record, status in long_tables.run_records(results, study, needs):
+    for place, name, record, status in run_records.read_all(results, study, needs):
         first_columns: dict[str, Any] = {"run": name, "machine": place.machine, "status": status}
         first_columns |= {factor: runs[name].factors[factor] for factor in ("batch_size", "seed")}
         first_columns |= factors.loc[name]
@@ -189,7 +193,7 @@ def _command_runs(results: Path | str, study: Study, experiment: str) -> LoggedR
     finished = table[table["updates"].notna() & table["status"].eq(records.FINISHED)]
     keys = ["machine", "batch_size", *factors]
     if pair := log_checks.find_copied_run(
-        finished, ["run", "machine"], keys, external_columns.outcomes(metrics)
+        finished, ["run", "machine"], keys, external_columns.outcomes_with(metrics)
     ):
         raise UserError(
             f"{pair[0][0]}: received the very numbers of {pair[1][0]}; another training for each "
@@ -203,6 +207,6 @@ def _command_factors(runs: Mapping[str, CommandRun]) -> pandas.DataFrame:
     factors, columns_of_factors = [run.factors for run in runs.values()], []
     for name in factors[0].keys() - {"batch_size", "seed"}:
         texts = (factor_models.argument_text(values[name]) for values in factors)
-        texts = [text or external_columns.EMPTY for text in texts]
+        texts = [text or external_columns.EMPTY_CELL for text in texts]
         columns_of_factors.append(external_columns.series_column(name, texts))
     return pandas.DataFrame(dict(columns_of_factors), index=list(runs), dtype=object)

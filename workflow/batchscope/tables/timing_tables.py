@@ -13,13 +13,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas
 
-from batchscope.analysis import derived_timing_columns, run_series, step_cost, timing_repeats
+from batchscope.analysis import (
+    derived_timing_columns,
+    run_series,
+    step_cost,
+    throughput_knee,
+    timing_repeats,
+)
 from batchscope.host import requirements
 from batchscope.store import jobs, records
 from batchscope.study import names, run_factors
 from batchscope.study.tables import TIMING_FIRST_COLUMNS, TIMING_TABLES
 from batchscope.study.timing_columns import REPEAT_COLUMN
-from batchscope.tables import long_tables
+from batchscope.tables import run_records
 from batchscope.timing import throughput
 
 if TYPE_CHECKING:
@@ -62,7 +68,7 @@ def timing_records(
         ):
             if job.measure != measure:
                 continue
-            record = long_tables.read_record(job.path, "status")
+            record = run_records.read_record(job.path, "status")
             missing = place.machine == study.machine and requirements.missing(job.sweep.factors)
             if record is None and missing:
                 status = {"status": missing.status}
@@ -71,7 +77,7 @@ def timing_records(
                 record |= dict.fromkeys(_LARGEST.values())
             if record is not None:
                 row = {"machine": place.machine, "sweep": job.sweep.name, REPEAT_COLUMN: job.repeat}
-                row |= long_tables.split_tokens(job.sweep.factors)
+                row |= run_records.split_tokens(job.sweep.factors)
                 first = {name: row[name] for name in (*TIMING_FIRST_COLUMNS, REPEAT_COLUMN)}
                 yield TimingRecord(first, job.sweep, record, job.path)
 
@@ -99,7 +105,7 @@ def sweep_summaries(results: Path | str, study: Study, experiment: str) -> panda
             rows += memory_rows
         tries = [entry for entry in timing.record["tries"] if entry["outcome"] == records.FITS]
         sizes, peaks = ([entry[name] for entry in tries] for name in ("batch_size", "peak_mb"))
-        fixed, per_image = step_cost.memory_per_image(sizes, peaks)
+        fixed, per_image = step_cost.memory_line(sizes, peaks)
         memory = {"memory_fixed_mb": fixed, "memory_mb_per_image": per_image.mean}
         memory |= {column: timing.record[key] for column, key in _LARGEST.items()}
         for row in memory_rows:
@@ -115,7 +121,7 @@ def _step_time(timing: TimingRecord) -> Row:
     row |= throughput.block_counts([block for size in timed_sizes for block in size["blocks"]])
     if len(timed_sizes) >= 2:
         blocks = [[block["seconds_per_step"] for block in size["blocks"]] for size in timed_sizes]
-        row |= step_cost.summary_columns([size["batch_size"] for size in timed_sizes], blocks)
+        row |= throughput_knee.summary_columns([size["batch_size"] for size in timed_sizes], blocks)
     return row
 
 

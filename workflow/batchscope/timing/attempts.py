@@ -1,10 +1,10 @@
 """Try whether a batch size fits into memory, in a child process that its parent watches.
 
-`attempt` is the parent's side, `run_try` the child's. After a process has run out of memory, its
-allocators keep their memory, so its later tries prove nothing. Each batch size therefore gets a new
-child. The child builds the model, holds one batch of that size, and takes two training steps. The
-parent kills the child above the limit, before the machine runs out of memory. Memory is in MB of
-10^6 bytes.
+`try_in_child` runs in the parent, `try_in_this_process` in the child. After a process has run out
+of memory, its allocators keep their memory, so its later tries prove nothing. Each batch size
+therefore gets a new child. The child builds the model, holds one batch of that size, and takes two
+training steps. The parent kills the child above the limit, before the machine runs out of memory.
+`judge_exit` decides the outcome if the child ends by itself. Memory is in MB of 10^6 bytes.
 """
 
 import contextlib
@@ -29,9 +29,9 @@ from batchscope.timing.processes import MEGABYTE, ProcessTree
 from batchscope.timing.timing_job import TimingJob
 
 POLL_SECONDS = 0.05
-TIMEOUT_SECONDS = 1800.0
-FREE_SHARE = 0.9  # maximum share of the free memory; other processes need some too
-STEPS = 2  # the first step leaves memory allocated, which the second step needs in addition
+TIMEOUT_SECONDS = 1800.0  # A child that hangs must not block the search.
+USABLE_SHARE = 0.9  # share of the free memory that a try may use; other processes need some too
+TRIED_STEPS = 2  # The first step leaves memory allocated, which the second one needs in addition.
 
 # Outcomes of a try. All but the first and the last mean that the size did not fit.
 FITS = records.FITS
@@ -49,7 +49,7 @@ def free_memory_mb() -> float:
     """
     group_bytes = [group.free for group in memory_limits.control_groups()]
     free_bytes = [number for number in group_bytes if number is not None]
-    return FREE_SHARE * min([psutil.virtual_memory().available, *free_bytes]) / MEGABYTE
+    return USABLE_SHARE * min([psutil.virtual_memory().available, *free_bytes]) / MEGABYTE
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,13 @@ class Try:
     message: str = ""  # why the size did not fit
 
 
-def attempt(command: Sequence[str], batch_size: int, max_mb: float, on_gpu: bool = False) -> Try:
+def try_in_child(
+    command: Sequence[str], batch_size: int, max_mb: float, on_gpu: bool = False
+) -> Try:
     """Try a batch size in a child process, and return the result.
 
-    The command calls `run_try` and gets the path of the reply as its option `--output`. The child
-    is killed if its resident memory, with its descendants, exceeds `max_mb`.
+    The command calls `try_in_this_process`, and its option `--output` is the path of the reply. The
+    child is killed if its resident memory, with its descendants, exceeds `max_mb`.
     """
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -76,18 +78,18 @@ def attempt(command: Sequence[str], batch_size: int, max_mb: float, on_gpu: bool
         with open(stderr_path, "wb") as stderr_file:
             files = {"stdout": subprocess.DEVNULL, "stderr": stderr_file}
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, **files)
-        processes_of_child = ProcessTree(process.pid)
+        process_tree = ProcessTree(process.pid)
         try:
-            reason, peak = _watch(process, processes_of_child, max_mb)
+            reason, peak = _watch(process, process_tree, max_mb)
         finally:
-            processes_of_child.kill()
+            process_tree.kill()
             process.kill()
             status = process.wait()
         reply = disk.read_json(reply_path) if reply_path.exists() else {}
         stderr = stderr_path.read_text(errors="replace")
     # The parent sees main memory, not the memory of a GPU.
     peak = reply.get("peak_mb", 0.0 if on_gpu else peak)
-    outcome, message = reason or judge(status, reply, stderr)
+    outcome, message = reason or judge_exit(status, reply, stderr)
     if outcome == FITS and not on_gpu and peak > max_mb:
         outcome, message = _over_limit("the peak was", peak, max_mb)
     return Try(batch_size, outcome, peak or None, time.monotonic() - start, message)
@@ -98,7 +100,7 @@ def _over_limit(subject: str, used_mb: float, limit_mb: float) -> tuple[str, str
 
 
 def _watch(
-    process: subprocess.Popen, processes_of_child: ProcessTree, max_mb: float
+    process: subprocess.Popen, process_tree: ProcessTree, max_mb: float
 ) -> tuple[tuple[str, str] | None, float]:
     """Watch a process until it ends or has to be killed.
 
@@ -110,13 +112,13 @@ def _watch(
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(POLL_SECONDS)
             return None, peak
-        peak = max(peak, processes_of_child.usage().memory_mb)  # ignores NaN
+        peak = max(peak, process_tree.usage().memory_mb)  # ignores NaN
         if time.monotonic() > deadline:
             return (FAILED, f"the process took longer than {TIMEOUT_SECONDS:.0f} s."), peak
     return _over_limit("the process took", peak, max_mb), peak
 
 
-def judge(status: int, reply: dict[str, Any], stderr: str) -> tuple[str, str]:
+def judge_exit(status: int, reply: dict[str, Any], stderr: str) -> tuple[str, str]:
     """Return the outcome of a child that ended by itself, and a message if it did not fit.
 
     Args:
@@ -127,16 +129,16 @@ def judge(status: int, reply: dict[str, Any], stderr: str) -> tuple[str, str]:
         return reply["outcome"], reply["message"]
     if status == -signal.SIGKILL:
         return KILLED, "ended by SIGKILL, which the kernel sends when memory runs out."
-    refused = memory_errors.text_refusal(stderr)
-    if status != 0 and refused:
-        return OUT_OF_MEMORY, refused
+    refusal = memory_errors.text_refusal(stderr)
+    if status != 0 and refusal:
+        return OUT_OF_MEMORY, refusal
     ending = f"ended by signal {-status}" if status < 0 else f"ended with status {status}"
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    last = lines[-1][: memory_errors.MESSAGE_LENGTH] if lines else "nothing on stderr"
-    return FAILED, f"{ending}: {last}"
+    last_line = lines[-1][: memory_errors.MESSAGE_LENGTH] if lines else "nothing on stderr"
+    return FAILED, f"{ending}: {last_line}"
 
 
-def run_try(job: TimingJob, batch_size: int, gpu_mb: float = 0) -> None:
+def try_in_this_process(job: TimingJob, batch_size: int, gpu_mb: float = 0) -> None:
     """Try one batch size in this process, and write the result to the job's output.
 
     An allocator's refusal is a result; any other error is raised. A batch that exceeds the data set
@@ -165,15 +167,15 @@ def run_try(job: TimingJob, batch_size: int, gpu_mb: float = 0) -> None:
         model, train = job.network(), job.data.examples("train")
         order = np.arange(batch_size, dtype=np.int32)
         rows = train.rows(order % len(train.labels))
-        loop = loops.make_loop(factors, model, rows, batch_size)
+        loop = loops.make_step_loop(factors, model, rows, batch_size)
         del rows  # the loop has its own copy
-        for _ in range(STEPS):
+        for _ in range(TRIED_STEPS):
             loop.run(order, 0, 1, step_loop.Totals())
     except Exception as error:
-        refused = memory_errors.error_refusal(error)
-        if refused is None:
+        refusal = memory_errors.error_refusal(error)
+        if refusal is None:
             raise
-        outcome, message = OUT_OF_MEMORY, refused
+        outcome, message = OUT_OF_MEMORY, refusal
     reply = {"outcome": outcome, "message": message, "peak_mb": _peak_mb(job.on_gpu)}
     disk.write_json(job.output, reply)
 

@@ -1,4 +1,4 @@
-"""Time blocks of steps of several batch sizes in turns, exclusively on the machine.
+"""Functions that run steps in, times of blocks of steps out: several batch sizes in turns.
 
 Every round times one block of every batch size in a new random order, so that drift and
 disturbances of the machine affect all batch sizes equally. If other processes used a part of the
@@ -20,10 +20,10 @@ from batchscope.timing import processes
 WARM_UP_SECONDS = 0.5
 # Steps that are not timed after a change of batch size: more than the batches of a full pipeline.
 LEAD_IN_STEPS = 3
-MAX_REPEATS = 2
+MAX_REPEATS = 2  # A machine that stays disturbed must not lengthen a job without end.
 
 RunSteps = Callable[[int], float]  # number of steps -> their seconds
-Block = dict[str, Any]
+Block = dict[str, Any]  # numbers of one block by name
 
 
 class NonFiniteLoss(ArithmeticError):
@@ -69,12 +69,12 @@ def calibrate(run_steps: RunSteps, block_seconds: float, unit: int = 1) -> int:
 
 
 def time_blocks(
-    timed: Mapping[int, Callable[[], Block]], blocks: int, job: int = 1
+    run_block: Mapping[int, Callable[[], Block]], blocks: int, job: int = 1
 ) -> tuple[dict[int, list[Block]], dict[int, str]]:
     """Time blocks of batch sizes in turns.
 
     Args:
-        timed: Batch size -> function that runs one block.
+        run_block: Batch size -> function that runs one block.
         job: Number of the job within its configuration. A drift during a job favours some positions
             in the order of turns, so the order differs between jobs.
 
@@ -82,15 +82,15 @@ def time_blocks(
         The blocks of each batch size, one per round, and the status of each batch size that failed,
         which has no blocks.
     """
-    block_lists: dict[int, list[Block]] = {size: [] for size in timed}
+    block_lists: dict[int, list[Block]] = {size: [] for size in run_block}
     errors: dict[int, str] = {}
     random = np.random.default_rng(job)
     for _ in range(blocks):
-        for size in random.permutation(list(timed)).tolist():
+        for size in random.permutation(list(run_block)).tolist():
             if size in errors:
                 continue
             try:
-                block_lists[size].append(time_block(timed[size]))
+                block_lists[size].append(time_block(run_block[size]))
             except Exception as error:
                 errors[size] = error_status(error)
                 del block_lists[size]
@@ -104,9 +104,9 @@ def time_block(run: Callable[[], Block]) -> Block:
         The times of the block, with `foreign_cores`, `disturbed` and `repeats`.
     """
     for repeats in range(MAX_REPEATS + 1):
-        before = processes.cpu_times()
+        start_times = processes.cpu_times()
         block = run()
-        foreign_cores = processes.foreign_cores(before, processes.cpu_times())
+        foreign_cores = processes.foreign_cores(start_times, processes.cpu_times())
         disturbed = foreign_cores > MAX_FOREIGN_CORES
         block |= {"foreign_cores": foreign_cores, "disturbed": disturbed, "repeats": repeats}
         if not disturbed:

@@ -1,4 +1,4 @@
-"""Five training loops in TensorFlow that make the same updates, and their `Runner`.
+"""Factors of a timing in, `Runner` of its training loop out: five loops that make equal updates.
 
 `graph`      a while loop inside the graph over arrays in memory: one call runs many steps
 `eager`      one operation after the other from Python, under a GradientTape
@@ -11,7 +11,7 @@ of a batch (`batchscope.training.scoring`) plus the layers' penalties, so that t
 weights lead to the same weights. They differ in the cost of a step beyond its arithmetic. One
 update differs: in an embedding, `fit` lets an optimizer square the gradients of a token's
 occurrences one by one (see `losses.dense_gradients`). A new loop is a function that returns a
-`RunLoop`, and a case in `make_runner`.
+`RunLoop`, a case in `make_runner`, and a choice of the factor `loop`.
 
 Source: "Why does TensorFlow training on mini-batches sometimes become slower?" (2025). Its examples
 1 and 2 are `eager` over the pipeline `dataset`, without and with a delay.
@@ -37,7 +37,7 @@ from batchscope.timing import pipelines
 from batchscope.timing.blocks import LEAD_IN_STEPS, NonFiniteLoss, RunSteps
 from batchscope.timing.processes import MEGABYTE
 from batchscope.training import augmentations, losses, optimizers, replicas, scoring
-from batchscope.training.step_loop import Batches, Examples, StepLoop, Totals
+from batchscope.training.step_loop import Examples, StepLoop, Totals, UpdateSettings
 
 # Steps per call of `fit_steps`; large enough that the cost of a call is negligible.
 STEPS_PER_EXECUTION = 32
@@ -64,21 +64,21 @@ def make_optimizer(factors: dict[str, Any]) -> keras.optimizers.Optimizer:
         return optimizers.make_optimizer(all_factors)
 
 
-def make_loop(
+def make_step_loop(
     factors: dict[str, Any],
     model: keras.Model,
     data: Examples,
     size: int | tf.Variable,
     whole_only: bool = False,
 ) -> StepLoop:
-    """Return the loop of a training with a new optimizer.
+    """Return the loop inside the graph, as a training has it, with a new optimizer.
 
     Args:
         whole_only: Leave out the last, smaller batch of an epoch.
     """
     augment = augmentations.random_layer(factors["augmentation"], 0)
-    batches = Batches.from_factors(factors, size, augment, drop_remainder=whole_only)
-    return replicas.make_loop(factors, model, make_optimizer(factors), data, batches)
+    settings = UpdateSettings.from_factors(factors, size, augment, drop_remainder=whole_only)
+    return replicas.make_loop(factors, model, make_optimizer(factors), data, settings)
 
 
 @dataclass
@@ -92,11 +92,11 @@ class Runner:
     run_loop: RunLoop
     examples: int
     device: str = "cpu"
-    unit: int = 1  # updates of one call; only multiples of the unit are timed
+    steps_per_call: int = 1  # only whole calls are timed
     lead_in_seconds: float = LEAD_IN_SECONDS  # maximum duration of a lead-in
-    _current: int | None = None  # batch size of the last updates
+    _last_size: int | None = None  # batch size of the last updates
 
-    def at_size(self, batch_size: int) -> RunSteps:
+    def steps_at_size(self, batch_size: int) -> RunSteps:
         return functools.partial(self.run, batch_size)
 
     def run(self, batch_size: int, steps: int) -> float:
@@ -107,12 +107,12 @@ class Runner:
         Raises:
             NonFiniteLoss: If the loss is not finite.
         """
-        if batch_size != self._current:
-            self._current = batch_size
+        if batch_size != self._last_size:
+            self._last_size = batch_size
             total_steps, total_seconds = 0, 0.0
             while total_steps < LEAD_IN_STEPS and total_seconds < self.lead_in_seconds:
-                total_seconds += self._run(batch_size, self.unit)
-                total_steps += self.unit
+                total_seconds += self._run(batch_size, self.steps_per_call)
+                total_steps += self.steps_per_call
         return self._run(batch_size, steps)
 
     def _run(self, batch_size: int, steps: int) -> float:
@@ -122,13 +122,13 @@ class Runner:
         return seconds
 
     @property
-    def _tensors(self) -> str:
+    def _tensor_device(self) -> str:
         return f"{self.device.upper()}:0"
 
     def reset_peak(self) -> bool:
         """Restart the count of `peak_mb`; return whether TensorFlow counts."""
         try:
-            tf.config.experimental.reset_memory_stats(self._tensors)
+            tf.config.experimental.reset_memory_stats(self._tensor_device)
         except ValueError:
             return False
         return True
@@ -141,7 +141,7 @@ class Runner:
         GPUs and TPUs. Version 2.21 also counts on the CPU, without tensors smaller than 256 KiB. An
         allocator without a count reports 0.
         """
-        peak = tf.config.experimental.get_memory_info(self._tensors)["peak"]
+        peak = tf.config.experimental.get_memory_info(self._tensor_device)["peak"]
         return peak / MEGABYTE or None
 
 
@@ -156,7 +156,7 @@ def make_runner(
     loop, pipeline, delay = factors["loop"], factors["input_pipeline"], factors["delay_seconds"]
     examples, device = len(data.labels), factors["device"]
     if loop == "graph":
-        return Runner(graph_steps(factors, model, data), examples, device)
+        return Runner(make_graph_loop(factors, model, data), examples, device)
     # All batch sizes share one copy; on a GPU it is in the GPU's memory.
     placed = replace(data, images=tf.constant(data.images))
     pipeline = "dataset" if pipeline == DEFAULT_PIPELINE else pipeline
@@ -170,20 +170,20 @@ def make_runner(
     optimizer.build(model.trainable_variables)
     # A lead-in has to use up the prefetched batches, and a delay is no work that could fill it.
     needs_all_steps = pipeline in pipelines.PREFETCHING or delay
-    unit, lead_in_seconds = 1, math.inf if needs_all_steps else LEAD_IN_SECONDS
+    lead_in_seconds = math.inf if needs_all_steps else LEAD_IN_SECONDS
+    steps_per_call = STEPS_PER_EXECUTION if loop == "fit_steps" else 1
     if loop in ("eager", "function"):
         spec = pipelines.batches(pipeline, mapped, 1).element_spec if loop == "function" else None
-        steps = python_steps(model, optimizer, mean_loss, batches, delay, spec)
+        run_loop = make_python_loop(model, optimizer, mean_loss, batches, delay, spec)
     else:
-        unit = STEPS_PER_EXECUTION if loop == "fit_steps" else 1
-        options = {"steps_per_execution": unit, "jit_compile": False}
+        options = {"steps_per_execution": steps_per_call, "jit_compile": False}
         model.compile(optimizer, mean_loss, **options)
-        steps = fit_steps(model, batches, delay * unit)
-    return Runner(steps, examples, device, unit, lead_in_seconds)
+        run_loop = make_fit_loop(model, batches, delay * steps_per_call)
+    return Runner(run_loop, examples, device, steps_per_call, lead_in_seconds)
 
 
-def graph_steps(factors: dict[str, Any], model: keras.Model, data: Examples) -> RunLoop:
-    """Return the loop in the graph: a call runs all its steps, also across epochs.
+def make_graph_loop(factors: dict[str, Any], model: keras.Model, data: Examples) -> RunLoop:
+    """Return the loop `graph`: one call runs all its steps, also across epochs.
 
     The batch size is a variable of the graph, so that one trace and one copy of the images serve
     all batch sizes. A step takes as long as with a constant batch size: timed in turns, the two
@@ -191,7 +191,7 @@ def graph_steps(factors: dict[str, Any], model: keras.Model, data: Examples) -> 
     """
     with tf.device("CPU"):  # loop counters are on the CPU even if a GPU trains
         size = tf.Variable(1, trainable=False, dtype=tf.int32)
-    loop = make_loop(factors, model, data, size, whole_only=True)
+    loop = make_step_loop(factors, model, data, size, whole_only=True)
     examples = len(data.labels)
     order = tf.range(examples, dtype=tf.int32)
     positions: dict[int, int] = {}  # batch size -> steps of the epoch that have run
@@ -206,7 +206,7 @@ def graph_steps(factors: dict[str, Any], model: keras.Model, data: Examples) -> 
     return run
 
 
-def python_steps(
+def make_python_loop(
     model: keras.Model,
     optimizer: keras.optimizers.Optimizer,
     mean_loss: keras.losses.Loss,
@@ -214,7 +214,7 @@ def python_steps(
     delay: float,
     spec: tuple[tf.TensorSpec, ...] | None,
 ) -> RunLoop:
-    """Return a Python loop over batches, one GradientTape step each.
+    """Return the loop `eager` or `function`: Python iterates over batches, one step each.
 
     If `spec` describes a batch, the step is a tf.function, traced once for all batch sizes.
     """
@@ -243,8 +243,8 @@ def python_steps(
     return run
 
 
-def fit_steps(model: keras.Model, batches: BatchesOfSize, delay: float) -> RunLoop:
-    """Return Keras's `fit` of a compiled model, one call per `run`.
+def make_fit_loop(model: keras.Model, batches: BatchesOfSize, delay: float) -> RunLoop:
+    """Return the loop `fit` or `fit_steps`: Keras's `fit` of a compiled model, one call per run.
 
     The timed span begins at Keras's `on_epoch_begin` and ends at `on_epoch_end`. It contains every
     step with its loss metric and dispatch of callbacks, and one conversion of the loss to a number.

@@ -138,7 +138,9 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
         command += ["--model-file", str(job.model_file)]
 
     def try_size(size: int) -> Try:
-        return attempts.attempt([*command, "--batch-size", str(size)], size, max_mb, job.on_gpu)
+        return attempts.try_in_child(
+            [*command, "--batch-size", str(size)], size, max_mb, job.on_gpu
+        )
 
     result = search(try_size, settings["most"], job.factors["replicas"], settings["resolution"])
     if result.bound == attempts.FAILED:

@@ -269,9 +269,11 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     (batch_size,) = job.subject.batch_sizes
     per_step = job.factors["loop"] in ("eager", "function")
     with job.runner() as runner, Sampler(cores=job.threads, gpu=job.on_gpu) as sampler:
-        count, lead_in = (rounded_up(n, runner.unit) for n in (settings["steps"], LEAD_IN_STEPS))
+        count, lead_in = (
+            rounded_up(n, runner.steps_per_call) for n in (settings["steps"], LEAD_IN_STEPS)
+        )
         try:
-            run_steps = runner.at_size(batch_size)
+            run_steps = runner.steps_at_size(batch_size)
             rates = profile_steps(run_steps, folder, count, sampler, per_step, lead_in)
             utilisation = {"utilisation": sampler.summary(PLAIN_PHASE)}
             return Timed(records.FINISHED, {**rates, **read_trace(folder), **utilisation})

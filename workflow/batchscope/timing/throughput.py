@@ -226,14 +226,16 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     counts: dict[int, int] = {}  # batch size that can run -> steps of a block
     status = dict.fromkeys(job.subject.batch_sizes, records.FINISHED)
     with job.runner() as runner:
-        run_steps = {size: runner.at_size(size) for size in status}
+        run_steps = {size: runner.steps_at_size(size) for size in status}
         for size in status:
             try:
-                counts[size] = calibrate(run_steps[size], settings["block_seconds"], runner.unit)
+                counts[size] = calibrate(
+                    run_steps[size], settings["block_seconds"], runner.steps_per_call
+                )
             except Exception as error:
                 status[size] = error_status(error)
         if settings["iterations"]:
-            count = rounded_up(settings["iterations"] / settings["blocks"], runner.unit)
+            count = rounded_up(settings["iterations"] / settings["blocks"], runner.steps_per_call)
             counts = dict.fromkeys(counts, count)
         timed = {
             size: functools.partial(run_block, run_steps[size], counts[size]) for size in counts

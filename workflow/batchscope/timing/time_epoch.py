@@ -171,7 +171,7 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     epoch = Epoch(len(train.labels), size)
     status, blocks = records.FINISHED, []
     try:
-        loop = loops.make_loop(job.factors, model, train, size)
+        loop = loops.make_step_loop(job.factors, model, train, size)
         order = step_loop.epoch_order(0, 0, epoch.examples)
 
         def run_steps(start: int, stop: int) -> float:

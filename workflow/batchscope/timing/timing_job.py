@@ -1,4 +1,7 @@
-"""The job of a timing: `TimingJob` has data, model and loop, and `write` writes the record."""
+"""Time a sweep or a training's configuration in one job, and write its record.
+
+`TimingJob` has the job's data, model and loop. `measure` of the timing's own module times it.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ class TimingJob(Setup):
     results: Path | str
     subject: Sweep | Configuration
     model_file: Path | str | None
-    output: Path  # the record's file, or that of a try of a batch size
+    output: Path  # file of the record, or of the reply that `attempts` reads
 
     @property
     def factors(self) -> dict[str, Any]:
@@ -70,7 +73,7 @@ class TimingJob(Setup):
             yield loops.make_runner(self.factors, self.network(), train, Path(folder) / "jpeg")
 
 
-def write(timing: str, job: TimingJob, machine_name: str, settings: str) -> None:
+def time_and_write(timing: str, job: TimingJob, machine_name: str, settings: str) -> None:
     """Time a job and write its record; raise `UserError` if this machine cannot time it."""
     parsed = names.parse_settings(timing, settings)
     timed: Timed = importlib.import_module(f"batchscope.timing.{timing}").measure(job, parsed)

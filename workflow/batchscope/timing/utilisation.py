@@ -232,7 +232,7 @@ def _calibrate_and_measure_memory(runner: Runner, batch_size: int) -> dict[str, 
     entry = {"batch_size": batch_size, "utilisation": None, "status": records.FINISHED}
     has_resident_peak, has_tensor_peak = processes.reset_peak_memory(), runner.reset_peak()
     try:
-        count = calibrate(runner.at_size(batch_size), CALL_SECONDS, runner.unit)
+        count = calibrate(runner.steps_at_size(batch_size), CALL_SECONDS, runner.steps_per_call)
     except Exception as error:
         return entry | {"status": error_status(error)}
     return entry | {
@@ -250,7 +250,7 @@ def train(
 
     label = TRAINING_PHASE, batch_size
     with sampler.phase((LEAD_IN_PHASE, batch_size)):  # first steps after the change of batch size
-        runner.run(batch_size, runner.unit)
+        runner.run(batch_size, runner.steps_per_call)
     for repeats in range(MAX_REPEATS + 1):
         if repeats:
             sampler.phases[-1] = (REPEATED_PHASE, batch_size)

@@ -1,4 +1,7 @@
-"""Train one run, epoch by epoch, from its last checkpoint to its end. `trainer` writes files."""
+"""Train one run, epoch by epoch, from its last checkpoint to its end. `trainer` writes files.
+
+A new number per epoch is a key of the row in `_end_epoch`.
+"""
 
 import bisect
 import contextlib
@@ -25,9 +28,9 @@ from batchscope.study.registry import VERSIONS
 from batchscope.training import augmentations, checkpoint, losses, models, optimizers, replicas
 from batchscope.training.checkpoint import Progress
 from batchscope.training.runs import TrainingRun
-from batchscope.training.step_loop import Batches, Totals, epoch_order
+from batchscope.training.step_loop import Totals, UpdateSettings, epoch_order
 
-# Largest number of training examples in an evaluation. All runs use the same examples.
+# An evaluation is cheap: it uses at most this number of training examples, the same in all runs.
 MAX_EVALUATED_EXAMPLES = 512
 
 
@@ -62,14 +65,16 @@ def evaluation_steps(interval: int, epoch: int, course: Course) -> list[int]:
 
 
 def fixed_subset(examples: int) -> np.ndarray:
+    """Return the indices of the training examples of an evaluation, ascending."""
     order = np.random.default_rng(0).permutation(examples)
     return np.sort(order[:MAX_EVALUATED_EXAMPLES])
 
 
 class Training:
-    """Model, optimizer, data and progress of a run. Its files are in `folder` or the run's folder.
+    """A training of a run: its model, optimizer, data and progress; `fit` trains it.
 
-    `visit` is called after each of the `visited_updates`.
+    Its files are in `folder`, or else in the run's folder. `visit` is called after each of the
+    `visited_updates`.
     """
 
     def __init__(
@@ -90,7 +95,7 @@ class Training:
         self.progress = Progress()
         self.reporter = Reporter(run.results, run.name, factors["epochs"])
         self.stopping = False
-        # Number of updates, and the metrics on the validation data after them.
+        # Number of updates, and the validation metrics after them, as a cache for one update.
         self._validation_metrics: tuple[int, dict[str, float]] = (-1, {})
         self._steps_per_call = 1  # It grows when the seconds of a step are known.
         self.checkpoint_path = self.folder / paths.CHECKPOINT
@@ -112,12 +117,12 @@ class Training:
         size, offset = factors["batch_size"], 0
         if self.course.varies:
             size, offset = (tf.Variable(value, False, dtype=tf.int32) for value in (size, offset))
-        self.batches = Batches.from_factors(factors, size, augment, offset=offset)
+        self.update_settings = UpdateSettings.from_factors(factors, size, augment, offset=offset)
         arguments = (
             self.model,
             self.optimizer,
             self.training_set,
-            self.batches,
+            self.update_settings,
             factors["update_norms"],
         )
         self.loop = replicas.make_loop(factors, *arguments)
@@ -143,7 +148,7 @@ class Training:
     def fit(self, epochs: int | None = None) -> TrainingEnd:
         """Train to the end or for some epochs. Continue from a checkpoint if it exists."""
         self._build_graphs()
-        self._resume()
+        self._load_checkpoint()
         end = self._train_epochs(epochs or self.factors["epochs"])
         if end.status == records.FINISHED:
             self._add_to_trajectory()
@@ -158,17 +163,17 @@ class Training:
                 place = f"epoch {self.progress.epoch + 1}, step {self.progress.step}"
                 message = f"The loss was no longer finite at {place}."
                 return TrainingEnd(records.DIVERGED, "diverged", message)
-            if (loss := self._target_loss()) is not None:
+            if (loss := self._loss_at_target()) is not None:
                 message = f"The training loss is {loss:.6g}."
                 return TrainingEnd(records.FINISHED, "train_loss", message)
-            waited = self.progress.epoch - self.progress.best_epoch
-            if 0 < self.factors["patience"] <= waited:
-                message = f"No lower validation loss for {waited} epochs."
+            epochs_waited = self.progress.epoch - self.progress.best_epoch
+            if 0 < self.factors["patience"] <= epochs_waited:
+                message = f"No lower validation loss for {epochs_waited} epochs."
                 return TrainingEnd(records.FINISHED, "patience", message)
             self._pause()
         return TrainingEnd(records.FINISHED, "epochs", "All epochs were trained.")
 
-    def _target_loss(self) -> float | None:
+    def _loss_at_target(self) -> float | None:
         """Return the training loss without dropout if it has reached its target, else None.
 
         The epoch's mean loss over its updates must have reached the target too. It is not enough
@@ -185,7 +190,8 @@ class Training:
     def _training_loss(self) -> losses.Objective:
         return losses.Objective(self.model, self.run.data.examples("train"))
 
-    def _resume(self) -> None:
+    def _load_checkpoint(self) -> None:
+        """Restore variables and progress from the checkpoint, or start at the initial weights."""
         loaded = checkpoint.load(self.checkpoint_path, self._run_key, self.variables)
         if loaded is None:  # Snapshots without their checkpoint are of no use.
             shutil.rmtree(self.snapshots_folder, ignore_errors=True)
@@ -194,7 +200,8 @@ class Training:
             self.progress = loaded
             loaded.resumed += 1
 
-    def resume_progress(self) -> None:
+    def load_progress(self) -> None:
+        """Load the progress of the checkpoint, without its variables, if it exists."""
         self.progress = checkpoint.load(self.checkpoint_path, self._run_key, []) or self.progress
 
     def _train_epoch(self) -> bool:
@@ -210,7 +217,7 @@ class Training:
             start = progress.step
             next_stops = stops[bisect.bisect_right(stops, start) :][:1]
             segment = next(segment for segment in segments if start < segment.stop)
-            self.batches.follow(segment)
+            self.update_settings.set_segment(segment)
             stop = min(start + self._steps_per_call, segment.stop, *next_stops)
             totals = Totals(progress.loss, progress.scores)
             progress.step, totals, seconds, norms = self.loop.run(order, start, stop, totals)
@@ -297,8 +304,8 @@ class Training:
         examples = progress.epoch * self.examples + self.examples_of_epoch
         with self._timed_evaluation():
             test, train_loss = self.test_loss.evaluate_split("test"), self.subset_loss.evaluate()[0]
-        place = {"examples": examples, "updates": self.updates, "epoch": examples / self.examples}
-        rows.append({**place, "train_loss": train_loss, **self._validate(), **test})
+        used = {"examples": examples, "updates": self.updates, "epoch": examples / self.examples}
+        rows.append({**used, "train_loss": train_loss, **self._validate(), **test})
 
     @contextlib.contextmanager
     def _timed_evaluation(self) -> Iterator[None]:

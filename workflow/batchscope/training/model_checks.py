@@ -17,8 +17,8 @@ def check(token: str, model_input: ModelInput, model_file: Path | str) -> list[s
     """Build a model, train one step, and return notes for the user.
 
     Raises:
-        UserError: If Keras cannot build or train it, or if it would be trained in another way than
-            its file says.
+        UserError: If Keras cannot build or train it, if its output has another shape than the
+            labels need, or if it scales rows that are already standardised.
     """
     model = models.build(token, model_input, 0, model_file)
     _check_output(model, model_file, model_input)

@@ -1,9 +1,10 @@
 """Built-in networks: functions (input_shape, classes, activation) -> keras.Model.
 
-A new network is a function with its name in `_NETWORKS`. The last layer has `classes` units with
-the activation: softmax for classes, sigmoid for several labels, linear for numbers. Every layer has
-a name, so that the paths of variables do not depend on other models of the process. The docstring
-states the source and our choices where the source leaves them open. The rest is Keras's default.
+A new network is a function here, an item of `BUILDERS`, and its kinds of examples in
+`study.example_kinds`. The last layer has `classes` units with the activation: softmax for classes,
+sigmoid for several labels, linear for numbers. Every layer has a name, so that the paths of
+variables do not depend on other models of the process. The docstring states the source and our
+choices where the source leaves them open. The rest is Keras's default.
 """
 
 from collections.abc import Callable
@@ -20,23 +21,6 @@ ACTIVATIONS = {
     tasks.REGRESSION: "linear",
     tasks.MULTI_LABEL: "sigmoid",
 }
-
-
-def _chain(name: str, input_shape: Shape, *parts: layers.Layer) -> keras.Model:
-    # The model is functional, because a Sequential puts its name before the names of variables.
-    inputs = outputs = keras.Input(input_shape, name="images")
-    for part in parts:
-        outputs = part(outputs)
-    return keras.Model(inputs, outputs, name=name)
-
-
-def _output(
-    classes: int, activation: str, one_sigmoid: bool = False, **options: str
-) -> layers.Layer:
-    """Return the last layer. `one_sigmoid` replaces a softmax of two units by one sigmoid unit."""
-    if one_sigmoid and classes == 2 and activation == SOFTMAX:
-        classes, activation = 1, "sigmoid"
-    return layers.Dense(classes, activation=activation, name="output", **options)
 
 
 def small_cnn(input_shape: Shape, classes: int, activation: str = SOFTMAX) -> keras.Model:
@@ -157,18 +141,6 @@ def keskar_f1_plain(input_shape: Shape, classes: int, activation: str = SOFTMAX)
     return _keskar_network("keskar_f1_plain", input_shape, classes, activation, normalised=False)
 
 
-def _keskar_network(
-    name: str, input_shape: Shape, classes: int, activation: str, normalised: bool
-) -> keras.Model:
-    parts: list[layers.Layer] = [layers.Flatten(name="flatten")]
-    for index in range(1, 6):
-        parts.append(layers.Dense(512, name=f"dense_{index}"))
-        if normalised:
-            parts.append(layers.BatchNormalization(name=f"norm_{index}"))
-        parts.append(layers.Activation("relu", name=f"relu_{index}"))
-    return _chain(name, input_shape, *parts, _output(classes, activation))
-
-
 def tutorial_cnn(input_shape: Shape, classes: int, activation: str = SOFTMAX) -> keras.Model:
     """54,410 parameters at 28x28x1 with 10 classes.
 
@@ -235,8 +207,39 @@ def tiny_transformer(input_shape: Shape, classes: int, activation: str = SOFTMAX
     return keras.Model(inputs, _output(classes, activation)(x), name="tiny_transformer")
 
 
-_NETWORKS = (
-    *(small_cnn, campbell_cnn, chang_vgg, lheureux_cnn, benchmark_cnn, keskar_f1, keskar_f1_plain),
-    *(tutorial_cnn, mlp, tiny_transformer),
-)
-BUILDERS: dict[str, Callable[..., keras.Model]] = {build.__name__: build for build in _NETWORKS}
+def _keskar_network(
+    name: str, input_shape: Shape, classes: int, activation: str, normalised: bool
+) -> keras.Model:
+    parts: list[layers.Layer] = [layers.Flatten(name="flatten")]
+    for index in range(1, 6):
+        parts.append(layers.Dense(512, name=f"dense_{index}"))
+        if normalised:
+            parts.append(layers.BatchNormalization(name=f"norm_{index}"))
+        parts.append(layers.Activation("relu", name=f"relu_{index}"))
+    return _chain(name, input_shape, *parts, _output(classes, activation))
+
+
+def _chain(name: str, input_shape: Shape, *parts: layers.Layer) -> keras.Model:
+    # The model is functional, because a Sequential puts its name before the names of variables.
+    inputs = outputs = keras.Input(input_shape, name="images")
+    for part in parts:
+        outputs = part(outputs)
+    return keras.Model(inputs, outputs, name=name)
+
+
+def _output(
+    classes: int, activation: str, one_sigmoid: bool = False, **options: str
+) -> layers.Layer:
+    """Return the last layer. `one_sigmoid` replaces a softmax of two units by one sigmoid unit."""
+    if one_sigmoid and classes == 2 and activation == SOFTMAX:
+        classes, activation = 1, "sigmoid"
+    return layers.Dense(classes, activation=activation, name="output", **options)
+
+
+BUILDERS: dict[str, Callable[..., keras.Model]] = {
+    build.__name__: build
+    for build in (
+        *(small_cnn, campbell_cnn, chang_vgg, lheureux_cnn, benchmark_cnn),
+        *(keskar_f1, keskar_f1_plain, tutorial_cnn, mlp, tiny_transformer),
+    )
+}

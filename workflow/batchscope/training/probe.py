@@ -11,7 +11,13 @@ import tensorflow as tf
 from batchscope.datasets import Dataset, Examples
 from batchscope.study import run_factors, tasks
 from batchscope.training import losses, optimizers, step_times
-from batchscope.training.step_loop import Batches, StepLoop, Totals, epoch_order, steps_per_epoch
+from batchscope.training.step_loop import (
+    StepLoop,
+    Totals,
+    UpdateSettings,
+    epoch_order,
+    steps_per_epoch,
+)
 
 _MAX_EVALUATED = 1024  # largest number of validation examples in an evaluation
 _OUTPUT_COPIES = 4  # An update holds outputs of layers, their gradients and temporary arrays.
@@ -37,7 +43,7 @@ class Probe:
         self._task = data.task
         self._size = tf.Variable(1, dtype=tf.int32)
         self._optimizer = optimizers.make_optimizer(factors)
-        self._loop = StepLoop(self.model, self._optimizer, self.train, Batches(self._size))
+        self._loop = StepLoop(self.model, self._optimizer, self.train, UpdateSettings(self._size))
         validation = _evaluated_subset(data.examples("validation"))
         self.validation = losses.Objective(self.model, validation)
         variables = (*self.model.variables, *self._optimizer.variables)

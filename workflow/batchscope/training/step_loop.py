@@ -1,4 +1,8 @@
-"""Run the updates of an epoch as one loop inside a graph. Training and timing share this loop."""
+"""Order of the examples in, updates of an epoch as one loop inside a graph, and their totals out.
+
+Training and timing share this loop. A new number that is recorded for each update goes next to the
+norms: into `update` here and in `replicas`, and into a `TensorArray` of `_make_run`.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +21,14 @@ from batchscope.study.batch_phases import Segment
 from batchscope.training import graph_examples, losses, optimizers, scoring
 from batchscope.training.update_methods import Evaluate, Method, accumulated_evaluation
 
-# Function of the indices of a batch, int32 of shape (b,). It updates the weights and returns the
-# sum of the losses (float64), the sums of the scores and, if recorded, the update's norm (float32).
+# Function of the b indices of a batch, int32. It updates the weights and returns b times the loss
+# (float64), the sums of the scores and, if recorded, the norm of the update (float32).
 Update = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 
 
 @dataclass(frozen=True, eq=False)
-class Batches:
-    """Batches of one epoch, and the update rule."""
+class UpdateSettings:
+    """Settings of the updates of an epoch: their batches, augmentation, method and accumulation."""
 
     # Number of examples per update, on all replicas together. A variable can change between calls
     # into the graph without another trace.
@@ -42,8 +46,8 @@ class Batches:
         size: int | tf.Variable,
         augment: keras.layers.Layer | None,
         **options: Any,
-    ) -> Batches:
-        """Return the batches of a training with these factors."""
+    ) -> UpdateSettings:
+        """Return the settings of the updates of a training with these factors."""
         return cls(
             size,
             augment=augment,
@@ -52,7 +56,11 @@ class Batches:
             **options,
         )
 
-    def follow(self, segment: Segment) -> None:
+    def set_segment(self, segment: Segment) -> None:
+        """Use the batch size and offset of a segment from now on, if they are variables.
+
+        Otherwise each epoch is a single segment with these values.
+        """
         if isinstance(self.size, tf.Variable):
             self.size.assign(segment.size)
             self.offset.assign(segment.offset)
@@ -61,7 +69,7 @@ class Batches:
 class Totals(NamedTuple):
     """Sums over the examples of an epoch so far."""
 
-    loss: float = 0.0
+    loss: float = 0.0  # with the penalties of the model, counted once per example
     scores: Any = 0  # as `Scoring.sum_scores` returns them; 0 before the first update
 
 
@@ -94,11 +102,11 @@ class StepLoop:
         model: keras.Model,
         optimizer: keras.optimizers.Optimizer,
         examples: Examples,
-        batches: Batches,
+        update_settings: UpdateSettings,
         update_norms: bool = False,
     ) -> None:
-        self.examples = len(examples.images)
-        self.batches = batches
+        self.example_count = len(examples.images)
+        self.update_settings = update_settings
         self.update_norms = update_norms
         self.scoring = scoring.for_task(examples.task_info)
         if not optimizer.built:
@@ -107,22 +115,22 @@ class StepLoop:
 
     def _make_run(self, update: Update) -> Callable[..., tuple[tf.Tensor, ...]]:
         """Return the graph of the steps [start, stop) of an epoch."""
-        batches, examples = self.batches, self.examples
+        settings, example_count = self.update_settings, self.example_count
 
         def run(
             order: tf.Tensor, step: tf.Tensor, stop: tf.Tensor, loss: tf.Tensor, scores: tf.Tensor
         ) -> tuple[tf.Tensor, ...]:
             start = step
-            size = tf.convert_to_tensor(batches.size)  # A variable is read once per call.
-            incomplete = 0 if batches.drop_remainder else size - 1
-            offset = tf.convert_to_tensor(batches.offset)
-            steps = tf.maximum(1, (examples - offset + incomplete) // size)
+            size = tf.convert_to_tensor(settings.size)  # A variable is read once per call.
+            incomplete = 0 if settings.drop_remainder else size - 1
+            offset = tf.convert_to_tensor(settings.offset)
+            steps = tf.maximum(1, (example_count - offset + incomplete) // size)
 
             def body(
                 step: tf.Tensor, loss: tf.Tensor, scores: tf.Tensor, *norms: tf.TensorArray
             ) -> tuple:
                 first = offset + step % steps * size
-                batch = order[first : tf.minimum(first + size, examples)]
+                batch = order[first : tf.minimum(first + size, example_count)]
                 batch_loss, batch_scores, *norm = update(batch)
                 norms = [array.write(step - start, norm[0]) for array in norms]
                 return step + 1, loss + batch_loss, scores + batch_scores, *norms
@@ -141,7 +149,7 @@ class StepLoop:
 
         numbers = [tf.TensorSpec([], dtype) for dtype in (tf.int32, tf.int32, tf.float64)]
         scores = tf.TensorSpec(self.scoring.sum_shape, self.scoring.sum_type)
-        signature = [tf.TensorSpec([examples], tf.int32), *numbers, scores]
+        signature = [tf.TensorSpec([example_count], tf.int32), *numbers, scores]
         # Autograph has nothing to convert here, and its search doubles the time of tracing.
         graph = tf.function(run, autograph=False, input_signature=signature)
         return graph.get_concrete_function()
@@ -151,34 +159,34 @@ class StepLoop:
     ) -> Update:
         """Return the function that updates the weights with one batch, inside the graph."""
         variables = model.trainable_variables
-        augment, method = self.batches.augment, self.batches.method
+        settings, task_scoring = self.update_settings, self.scoring
         scale, read_images = examples.scale, graph_examples.row_reader(examples.images)
-        all_labels = tf.constant(np.asarray(examples.labels), self.scoring.label_type)
-        scored = self.scoring
+        all_labels = tf.constant(np.asarray(examples.labels), task_scoring.label_type)
 
         def make_evaluate(batch: tf.Tensor, share: tf.Tensor | None = None) -> Evaluate:
             images = losses.scaled_images(read_images(batch), scale)
             labels = tf.gather(all_labels, batch)
-            if augment:
-                images = augment(images, training=True)
+            if settings.augment:
+                images = settings.augment(images, training=True)
 
             def evaluate() -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
                 values = [variable.value for variable in variables]
                 with tf.GradientTape(watch_accessed_variables=False) as tape:
                     tape.watch(values)
-                    example, scores = scored.score_examples(labels, model(images, training=True))
-                    loss = tf.add_n([tf.reduce_mean(example), *losses.penalties(model)])
-                    part = loss if share is None else share * loss
-                    part = optimizers.scaled_loss(optimizer, part)
-                gradients = losses.dense_gradients(tape.gradient(part, values))
-                return loss, scored.sum_scores(scores), gradients
+                    outputs = model(images, training=True)
+                    example_losses, scores = task_scoring.score_examples(labels, outputs)
+                    loss = tf.add_n([tf.reduce_mean(example_losses), *losses.penalties(model)])
+                    weighted_loss = loss if share is None else share * loss
+                    scaled_loss = optimizers.scaled_loss(optimizer, weighted_loss)
+                gradients = losses.dense_gradients(tape.gradient(scaled_loss, values))
+                return loss, task_scoring.sum_scores(scores), gradients
 
             return evaluate
 
         def update(batch: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            if self.batches.micro_batch:
+            if settings.micro_batch:
                 evaluate = accumulated_evaluation(
-                    make_evaluate, batch, self.batches.micro_batch, variables, scored
+                    make_evaluate, batch, settings.micro_batch, variables, task_scoring
                 )
             else:
                 evaluate = make_evaluate(batch)
@@ -186,7 +194,7 @@ class StepLoop:
             old = (
                 [tf.identity(variable.value) for variable in variables] if self.update_norms else []
             )
-            loss, scores = method.apply(evaluate, optimizer, model)
+            loss, scores = settings.method.apply(evaluate, optimizer, model)
             total = tf.cast(loss, tf.float64) * tf.cast(tf.size(batch), tf.float64)
             norms = [distance(old, variables)] if self.update_norms else []
             return total, scores, *norms

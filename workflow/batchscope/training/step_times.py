@@ -12,7 +12,7 @@ from batchscope.datasets.model_inputs import ModelInput
 from batchscope.study import tasks
 from batchscope.study.example_kinds import IMAGES, TOKEN_KINDS, TOKENS
 from batchscope.training import augmentations, models, optimizers
-from batchscope.training.step_loop import Batches, StepLoop, Totals
+from batchscope.training.step_loop import StepLoop, Totals, UpdateSettings
 
 _MIN_SECONDS = 0.2  # shortest time of the repeated steps
 
@@ -30,10 +30,11 @@ def step_seconds(
 def step_loop(model: keras.Model, factors: dict[str, Any], model_input: ModelInput) -> StepLoop:
     """Return the step loop of a run over one batch of random examples, with a rate of 0."""
     augment = augmentations.random_layer(factors["augmentation"], factors["seed"])
-    batches = Batches.from_factors(factors, factors["batch_size"], augment)
+    settings = UpdateSettings.from_factors(factors, factors["batch_size"], augment)
     # With a rate of 0, the loss stays finite. The loop would otherwise end early.
     optimizer = optimizers.make_optimizer({**factors, "learning_rate": 0.0})
-    return StepLoop(model, optimizer, _random_examples(model_input, factors["batch_size"]), batches)
+    examples = _random_examples(model_input, factors["batch_size"])
+    return StepLoop(model, optimizer, examples, settings)
 
 
 def loop_seconds(loop: StepLoop, order: np.ndarray) -> float:

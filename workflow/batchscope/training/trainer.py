@@ -55,7 +55,7 @@ def record_kill(run: TrainingRun, message: str) -> str:
         training = Training(run)
         # This block ends by deleting the progress file, which the killed process left.
         with training.reporter.listed_as_running():
-            training.resume_progress()
+            training.load_progress()
             write_results(training, TrainingEnd(records.OUT_OF_MEMORY, "out_of_memory", message))
     return records.OUT_OF_MEMORY
 

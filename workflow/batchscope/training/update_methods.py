@@ -1,8 +1,9 @@
-"""Update the weights with one batch, by the factors `method` and `micro_batch_size`.
+"""Gradients of one batch in, updated weights out, by the factors `method` and `micro_batch_size`.
 
-A new method is a branch of `Method.apply`. `plain` is the optimizer's step along the gradient of
-the batch's loss f_B. The other methods compute several gradients of f_B with the same dropout
-masks. Only the first one moves the statistics of batch normalisation, and its loss is reported.
+A new method is a branch of `Method.apply`, and a choice of the factor. `plain` is the optimizer's
+step along the gradient of the batch's loss f_B. The other methods compute several gradients of f_B
+with the same dropout masks. Only the first one moves the statistics of batch normalisation, and its
+loss is reported.
 
 With `micro_batch_size` m, the gradient of a batch is the sum of the gradients of parts of m
 examples, weighted by their shares of the batch. This changes only the rounding. Batch
@@ -28,7 +29,7 @@ Evaluate = Callable[[], tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]]
 
 @dataclass(frozen=True)
 class Method:
-    """A method and its parameters."""
+    """A method of updating the weights, and its parameters."""
 
     name: str = "plain"
     gamma: float = FACTORS["gamma"].default  # weight of the squared distance in `proximal`
@@ -65,15 +66,18 @@ class Method:
             with tf.control_dependencies(gradients):
                 optimizer.apply(gradients, variables)
             return loss, scores
-        before, repeated_gradients = _copies(variables), _repeated_gradients(evaluate, model)
+        # The moving statistics and the states of the random generators, which draw dropout masks.
+        state = model.non_trainable_variables
+        initial_weights, initial_state = _copies(variables), _copies(state)
         loss, scores, gradients = evaluate()
         if self.name == "proximal":
             optimizer.apply(gradients, variables)
             for _ in range(self.inner_steps - 1):
-                terms = zip(repeated_gradients(), variables, before, strict=True)
+                inner_gradients = _gradients_from_state(evaluate, state, initial_state)
+                terms = zip(inner_gradients, variables, initial_weights, strict=True)
                 proximal_gradients = [
-                    gradient + self.gamma * (variable.value - anchor)
-                    for gradient, variable, anchor in terms
+                    gradient + self.gamma * (variable.value - initial)
+                    for gradient, variable, initial in terms
                 ]
                 optimizer.apply(proximal_gradients, variables)
         else:  # sam
@@ -81,14 +85,10 @@ class Method:
             factor = tf.math.divide_no_nan(self.rho, tf.linalg.global_norm(gradients))
             for variable, gradient in zip(variables, gradients, strict=True):
                 variable.assign_add(factor * gradient)
-            sharp_gradients = repeated_gradients()
-            assign_values(variables, before)  # A subtraction would round.
+            sharp_gradients = _gradients_from_state(evaluate, state, initial_state)
+            assign_values(variables, initial_weights)  # A subtraction would round.
             optimizer.apply(sharp_gradients, variables)
         return loss, scores
-
-
-def _copies(variables: list[keras.Variable]) -> list[tf.Tensor]:
-    return [tf.identity(variable.value) for variable in variables]
 
 
 def assign_values(variables: Sequence[keras.Variable], values: Sequence[Any]) -> None:
@@ -96,30 +96,12 @@ def assign_values(variables: Sequence[keras.Variable], values: Sequence[Any]) ->
         variable.assign(value)
 
 
-def _repeated_gradients(evaluate: Evaluate, model: keras.Model) -> Callable[[], list[tf.Tensor]]:
-    """Return a function for the gradients of a batch's loss at later weights.
-
-    The function draws the same dropout masks as the first evaluation, and moves no statistics.
-    """
-    state = model.non_trainable_variables  # moving statistics and states of random generators
-    before = _copies(state)
-
-    def repeated_gradients() -> list[tf.Tensor]:
-        after = _copies(state)
-        assign_values(state, before)
-        _, _, gradients = evaluate()
-        assign_values(state, after)
-        return gradients
-
-    return repeated_gradients
-
-
 def accumulated_evaluation(
     make_evaluate: Callable[[tf.Tensor, tf.Tensor], Evaluate],
     batch: tf.Tensor,
     micro_batch: int,
     variables: list[keras.Variable],
-    scored: Scoring,
+    scoring: Scoring,
 ) -> Evaluate:
     """Return a function that evaluates a batch part by part, inside a graph.
 
@@ -132,7 +114,9 @@ def accumulated_evaluation(
     def evaluate() -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
         size = tf.size(batch)
 
-        def body(start: tf.Tensor, loss: tf.Tensor, scores: tf.Tensor, *sums: tf.Tensor) -> tuple:
+        def add_part(
+            start: tf.Tensor, loss: tf.Tensor, scores: tf.Tensor, *sums: tf.Tensor
+        ) -> tuple:
             examples = batch[start : tf.minimum(start + micro_batch, size)]
             share = tf.cast(tf.size(examples), tf.float32) / tf.cast(size, tf.float32)
             part_loss, part_scores, gradients = make_evaluate(examples, share)()
@@ -143,13 +127,36 @@ def accumulated_evaluation(
             return start + micro_batch, loss + share * part_loss, scores + part_scores, *sums
 
         zeros = [tf.zeros(variable.shape, variable.dtype) for variable in variables]
-        # The parts run in sequence, so that one part is in memory.
+        # The parts run one after the other, so that only one part is in memory.
         _, loss, scores, *sums = tf.while_loop(
             lambda start, *_: start < size,
-            body,
-            (tf.constant(0), tf.constant(0.0), tf.zeros(scored.sum_shape, scored.sum_type), *zeros),
+            add_part,
+            (
+                tf.constant(0),
+                tf.constant(0.0),
+                tf.zeros(scoring.sum_shape, scoring.sum_type),
+                *zeros,
+            ),
             parallel_iterations=1,
         )
         return loss, scores, sums
 
     return evaluate
+
+
+def _gradients_from_state(
+    evaluate: Evaluate, state: list[keras.Variable], initial_state: list[tf.Tensor]
+) -> list[tf.Tensor]:
+    """Return the gradients at the current weights, with the dropout masks of `initial_state`.
+
+    The state is the same afterwards as before.
+    """
+    current_state = _copies(state)
+    assign_values(state, initial_state)
+    _, _, gradients = evaluate()
+    assign_values(state, current_state)
+    return gradients
+
+
+def _copies(variables: list[keras.Variable]) -> list[tf.Tensor]:
+    return [tf.identity(variable.value) for variable in variables]

@@ -70,7 +70,7 @@ class Csv(DataSource):
     sha256: FileSha256 = None
     separator: Annotated[
         str, Field(min_length=1, max_length=1, exclude_if=lambda value: value == ",")
-    ] = table_file.DEFAULTS["separator"]
+    ] = table_file.DEFAULT_DIALECT["separator"]
     """Character between two cells."""
     decimal: Annotated[Literal[".", ","], Field(exclude_if=lambda value: value == ".")] = "."
     """Decimal point or comma."""

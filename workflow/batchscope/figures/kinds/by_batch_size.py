@@ -24,10 +24,17 @@ from matplotlib.figure import Figure
 from batchscope.analysis import run_series
 from batchscope.analysis.run_series import Series
 from batchscope.core import display
-from batchscope.figures import FigureTables, batch_size_panel, canvas, deciding_outcome, figure_rows
+from batchscope.figures import (
+    FigureTables,
+    axis_scales,
+    batch_size_panel,
+    canvas,
+    deciding_outcome,
+    figure_rows,
+)
 from batchscope.figures.batch_size_panel import PanelContent
 from batchscope.store import records
-from batchscope.study import specifications, tasks
+from batchscope.study import specifications
 from batchscope.study.budget_kinds import COSTS
 from batchscope.study.outcomes import MIN_SEEDS_FOR_INTERVAL
 from batchscope.study.specifications import Panel, Scale
@@ -105,7 +112,7 @@ def draw(
     for axes, content in zip(grid, contents, strict=True):
         if content.panel.scale == Scale.ZERO:
             axes.set_ylim(bottom=0)  # Heights can be compared only from 0.
-        canvas.limit_to_possible_values(axes, content.panel.column)
+        axis_scales.limit_to_possible_values(axes, content.panel.column)
         same_label = contents[0].panel.label == content.panel.label
         if same_label and not axes.get_subplotspec().is_first_col():
             axes.set_ylabel("")
@@ -116,8 +123,8 @@ def draw(
         entries += batch_size_panel.published_entries(published)
     canvas.draw_legend(figure, entries)
     seeds = frame["seed"].nunique()
-    bars = " with a 95 % interval (Student's t)" if seeds >= MIN_SEEDS_FOR_INTERVAL else ""
-    means = f"Means over seeds{bars}; small: single runs."
+    bars = " and 95 % interval" if seeds >= MIN_SEEDS_FOR_INTERVAL else ""
+    means = f"Mean{bars}; small points: single runs."
     canvas.write_notes(figure, figure_rows.distinct_runs(frame), note, means if seeds > 1 else "")
     return figure
 
@@ -130,7 +137,7 @@ def _draw_references(
     for axes, content in zip(grid, contents, strict=True):
         if _has_doublings(spec):
             # All panels have the same axis, because the factors add up.
-            canvas.limit_to_values(axes, ends, 0.06)
+            axis_scales.limit_to_values(axes, ends, 0.06)
             axes.axhline(0.0, linewidth=0.8, **_REFERENCE)
         elif spec.table == _TIMES:
             fewest = content.frame.sort_values(["at_epoch", "batch_size"]).iloc[0]
@@ -138,7 +145,7 @@ def _draw_references(
             axes.axhline(float(fewest[content.panel.column]), **props)
         elif spec.table == _OUTCOME:
             inside = content.frame.loc[content.frame["recommended"].eq(1), "batch_size"]
-            half = canvas.min_doublings(content.frame["batch_size"].tolist()) / 2
+            half = axis_scales.min_doublings(content.frame["batch_size"].tolist()) / 2
             if len(inside):
                 ends = np.log2([inside.min(), inside.max()]) + [-half, half]
                 axes.axvspan(*ends, **_RECOMMENDED)
@@ -157,28 +164,28 @@ def _with_drawn_ends(frame: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _outcome_content(group: Series) -> PanelContent:
-    row, scale = group.frame.iloc[0], Scale.AUTO
-    title = label = tasks.column_words(row["outcome"])
-    if row["outcome"] in COSTS:
-        title, scale = "To the target", Scale.LOG
-        label = f"{row['outcome']} to {deciding_outcome.target_words(row)}"
-    heading = display.titled(display.capital(title), group.label)
-    panel = Panel("value", title, display.lower(label), scale, ends=deciding_outcome.MEAN_ENDS)
+    row = group.frame.iloc[0]
+    words = deciding_outcome.outcome_words(row)
+    scale = Scale.LOG if row["outcome"] in COSTS else Scale.AUTO
+    heading = display.titled(display.capital(words), group.label)
+    panel = Panel("value", words, display.lower(words), scale, ends=deciding_outcome.MEAN_ENDS)
     return PanelContent(panel, heading, [replace(group, label="")])
 
 
 def _contents(frame: pandas.DataFrame, spec: specifications.Figure) -> tuple[Contents, int]:
     """Return the contents of all panels in order, and the number of panels in a row."""
-    groups = canvas.testable(frame)
+    groups = canvas.runnable_series(frame)
     if spec.table == _OUTCOME:
         contents = [_outcome_content(group) for group in groups[: canvas.MAX_SERIES]]
         return contents, min(2, len(contents))
-    panels = figure_rows.panels(frame, spec)
+    panels = figure_rows.panels_with_values(frame, spec)
     if spec.facet:
         # A failed run has no value of the facet, and is marked in every panel.
         failed = frame[frame[spec.facet].isna()]
         contents = [
-            PanelContent(panels[0], str(value), canvas.testable(pandas.concat([part, failed])))
+            PanelContent(
+                panels[0], str(value), canvas.runnable_series(pandas.concat([part, failed]))
+            )
             for value, part in frame.groupby(spec.facet, sort=False)
         ]
         return contents, min(4, len(contents))
@@ -273,4 +280,4 @@ def _share_axes(grid: np.ndarray, contents: Contents, has_facets: bool) -> None:
         if panel.scale == Scale.AUTO:
             scaled.setdefault(panel.label, []).append((axes, content.values))
     for panels in scaled.values():
-        canvas.set_value_scale(*zip(*panels, strict=True))
+        axis_scales.set_value_scale(*zip(*panels, strict=True))

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from batchscope.analysis import best_learning_rates, run_series
 from batchscope.core import display
-from batchscope.figures import FigureTables, canvas
+from batchscope.figures import FigureTables, axis_scales, canvas
 from batchscope.store import records
 from batchscope.study import specifications
 
@@ -70,7 +70,7 @@ def _draw_losses(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure
     figure, grid = canvas.panels(len(groups), 0, width, 3.0, sharey=True)
     styles = canvas.size_styles(frame["batch_size"].unique())
     values = run_series.finished_runs(frame)[panel.column]
-    canvas.set_value_scale(grid[:1], [values])
+    axis_scales.set_value_scale(grid[:1], [values])
     for axes, group in zip(grid, groups, strict=True):
         for size, style in styles.items():
             _draw_line(axes, group.frame[group.frame["batch_size"] == size], panel.column, style)
@@ -78,8 +78,8 @@ def _draw_losses(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure
         canvas.set_title(axes, display.titled(panel.title, group.label))
         axes.set_xlabel("learning rate")
         axes.set_ylabel(panel.label if axes.get_subplotspec().is_first_col() else "")
-    canvas.set_value_axis(grid[0], values)
-    canvas.limit_to_values(grid[0], values, 0.12)
+    axis_scales.set_value_axis(grid[0], values)
+    axis_scales.limit_to_values(grid[0], values, 0.12)
     canvas.draw_size_legend(figure, styles)
     return figure
 
@@ -117,7 +117,7 @@ def _draw_best(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     _rate_axis(axes.yaxis, frame[_RATE])
     ends = np.log2([frame[_RATE].min(), frame[_RATE].max()])
     axes.set_ylim(ends[0] - 0.6, ends[1] + 0.6)
-    canvas.set_batch_size_axis(axes, sizes)
+    axis_scales.set_batch_size_axis(axes, sizes)
     axes.set(title=panel.title, ylabel=panel.label)
     entries = [(style, group.label) for style, group in zip(styles, groups, strict=True)]
     entries = entries if len(groups) > 1 else []
@@ -149,6 +149,6 @@ def _draw_choices(axes: Axes, rows: pandas.DataFrame, style: dict[str, Any], off
 
 def _rate_axis(axis: Axis, rates: pandas.Series) -> None:
     """Label an axis in log2(rate) with the learning rates that have room."""
-    labelled = canvas.labelled_values(rates.dropna().unique().tolist(), _LABEL_ROOM)
+    labelled = axis_scales.labelled_values(rates.dropna().unique().tolist(), _LABEL_ROOM)
     axis.set_ticks(np.log2(labelled), map(display.number, labelled))
     axis.axes.minorticks_off()

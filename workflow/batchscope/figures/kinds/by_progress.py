@@ -18,7 +18,7 @@ from matplotlib.ticker import MaxNLocator
 from batchscope.analysis import run_series
 from batchscope.analysis.chosen_rates import RATE
 from batchscope.core import display
-from batchscope.figures import FigureTables, canvas, figure_rows
+from batchscope.figures import FigureTables, axis_scales, canvas, figure_rows
 from batchscope.store import records
 from batchscope.study import specifications
 from batchscope.study.budget_kinds import SECONDS, TARGET
@@ -26,7 +26,7 @@ from batchscope.study.specifications import AXIS_WORDS, Scale
 
 _MAX_POINTS = 60  # points of a line
 _MAX_SERIES = 8
-_MEANS = "Means over the runs that still train, with a 95 % interval (Student's t)."
+_MEANS = "Mean and 95 % interval of the runs that still train."
 
 
 def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
@@ -63,8 +63,8 @@ def _with_target(
 
 def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Return a row of panels for each series, one for each axis and outcome."""
-    groups, note = canvas.first_items(canvas.testable(frame), _MAX_SERIES)
-    panels = figure_rows.panels(frame, spec)
+    groups, note = canvas.first_items(canvas.runnable_series(frame), _MAX_SERIES)
+    panels = figure_rows.panels_with_values(frame, spec)
     columns = list(itertools.product(_axes_with_values(frame, spec), panels))
     width = {1: 6.5, 2: 4.2}.get(len(columns), canvas.PANEL_WIDTH)
     height = canvas.PANEL_HEIGHT if len(groups) < 4 else 2.2
@@ -80,7 +80,7 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     for axes, (_, panel) in zip(grid[0], columns, strict=True):
         if panel.scale == Scale.LOG:
             axes.set_yscale("log")
-    canvas.set_value_scale(grid[0], values)
+    axis_scales.set_value_scale(grid[0], values)
     for line, group in zip(grid, groups, strict=True):
         for axes, (axis, panel) in zip(line, columns, strict=True):
             _draw_panel(axes, group.frame, axis, panel.column, styles)
@@ -90,8 +90,8 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
         line[0].set_ylabel(panels[0].label)
     for axes, (axis, panel), panel_values in zip(grid[-1], columns, values, strict=True):
         _label_horizontal_axis(axes, frame[axis], axis)
-        canvas.set_value_axis(axes, panel_values, scale=panel.scale)
-        canvas.limit_to_values(axes, panel_values, 0.05)
+        axis_scales.set_value_axis(axes, panel_values, scale=panel.scale)
+        axis_scales.limit_to_values(axes, panel_values, 0.05)
     canvas.draw_size_legend(figure, styles)
     notes = [note, _MEANS] if frame["seed"].nunique() > 1 else [note]
     notes += ["×: diverged."] if (frame["status"] == records.DIVERGED).any() else []
@@ -161,4 +161,4 @@ def _label_horizontal_axis(axes: Axes, values: pandas.Series, axis: str) -> None
     positive = values[values > 0].astype(float)  # without the evaluation before the first update
     if len(positive):
         axes.set_xscale("log", nonpositive="mask")
-        canvas.set_log_labels(axes.xaxis, positive.max() / positive.min(), crowded=30)
+        axis_scales.set_log_labels(axes.xaxis, positive.max() / positive.min(), crowded=30)

@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 
 from batchscope.analysis import run_series
 from batchscope.core import display
-from batchscope.figures import FigureTables, canvas, figure_rows
+from batchscope.figures import FigureTables, axis_scales, canvas, figure_rows
 from batchscope.study import specifications
 from batchscope.study.specifications import Scale
 
@@ -78,11 +78,11 @@ def _draw_losses(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure
                 table = part[part[line_column] == value].astype({panel.column: float})
                 table = table.pivot_table(panel.column, over, "seed", dropna=False)
                 _draw_mean_and_seeds(axes, table, props)
-            canvas.set_linear_ticks(axes.yaxis)
+            axis_scales.set_linear_ticks(axes.yaxis)
             axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=(1, 2, 5, 10)))
-            canvas.limit_to_values(axes, frame[panel.column], 0.08)
+            axis_scales.limit_to_values(axes, frame[panel.column], 0.08)
             if panel.scale == Scale.PERCENT:
-                axes.yaxis.set_major_formatter(canvas.percent_tick)
+                axes.yaxis.set_major_formatter(axis_scales.percent_tick)
             axes.set(xlabel=f"position {over}", ylabel=panel.label)
             canvas.set_title(axes, display.titled(panel.title, label), 11 if spec.lines else 0)
             if spec.lines:
@@ -112,8 +112,8 @@ def _mark_minimisers(axes: Axes, row: pandas.Series) -> None:
 
 def _draw_alignment(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Return a row per series and a panel per place, with the smallest and largest batch size."""
-    (panel,), finished = (figure_rows.panels(frame, spec), figure_rows.finished(frame))
-    groups, note = canvas.first_items(canvas.testable(frame))
+    (panel,), finished = (figure_rows.panels_with_values(frame, spec), figure_rows.finished(frame))
+    groups, note = canvas.first_items(canvas.runnable_series(frame))
     styles = canvas.size_styles(finished["batch_size"].unique())
     styles = {size: styles[size] for size in (min(styles), max(styles))}
     places = [place for place in _PLACES if (finished["place"] == place).any()]
@@ -136,13 +136,13 @@ def _draw_alignment(frame: pandas.DataFrame, spec: specifications.Figure) -> Fig
             axes.set(xlabel="examples b in a mean gradient", ylabel=panel.label)
             axes.label_outer()
     examples = sorted(finished["examples"].dropna().astype(int).unique().tolist())
-    examples = canvas.labelled_values(examples)
+    examples = axis_scales.labelled_values(examples)
     first.set_xticks(examples, map(display.tick, examples))
     first.minorticks_off()
     values = finished[[panel.column, "independent"]].to_numpy(float)
     low = np.nanmin(values[values > 0])
     first.set_ylim(low / 1.15, 1.3)
-    canvas.set_log_labels(first.yaxis, 1 / low)
+    axis_scales.set_log_labels(first.yaxis, 1 / low)
     lines = [({"color": props["color"]}, f"batch size {size}") for size, props in styles.items()]
     canvas.draw_legend(figure, [*lines, _RANDOM])
     canvas.write_notes(figure, figure_rows.distinct_runs(frame), note)

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from batchscope.core import display
-from batchscope.figures import FigureTables, batch_size_panel, canvas, figure_rows
+from batchscope.figures import FigureTables, axis_scales, batch_size_panel, canvas, figure_rows
 from batchscope.study import specifications
 
 
@@ -23,8 +23,8 @@ def draw(
     frame: pandas.DataFrame, spec: specifications.Figure, published: pandas.DataFrame | None = None
 ) -> Figure:
     """Return a row per series with the distributions and the medians by batch size."""
-    (panel,), (ink,) = figure_rows.panels(frame, spec), canvas.series_styles(1)
-    groups, note = canvas.first_items(canvas.testable(frame))
+    (panel,), (ink,) = figure_rows.panels_with_values(frame, spec), canvas.series_styles(1)
+    groups, note = canvas.first_items(canvas.runnable_series(frame))
     styles = canvas.size_styles(frame["batch_size"].unique())
     figure, grid = canvas.panels(2 * len(groups), 2, width=4.2)
     for left, right, group in zip(grid[::2], grid[1::2], groups, strict=True):
@@ -35,7 +35,7 @@ def draw(
         content = batch_size_panel.PanelContent(panel, title, [runs])
         content = batch_size_panel.with_published(content, published)
         batch_size_panel.draw(right, content, {"": ink})
-        canvas.limit_to_possible_values(right, panel.column)
+        axis_scales.limit_to_possible_values(right, panel.column)
     canvas.draw_size_legend(figure, styles)
     marks = ["Triangles: medians."]
     marks += [f"Stars: {text}." for _, text in batch_size_panel.published_entries(published)]
@@ -63,8 +63,8 @@ def _draw_distributions(
             axes.plot(middle, height, marker="v", **{**canvas.MARKER_EDGE, **props, "zorder": 4})
     axes.set_xscale("log")
     low, high = axes.get_xlim()
-    canvas.set_log_labels(axes.xaxis, high / low)
+    axis_scales.set_log_labels(axes.xaxis, high / low)
     axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_formatter(canvas.percent_tick)
+    axes.yaxis.set_major_formatter(axis_scales.percent_tick)
     axes.set_xlabel("‖update‖")
     axes.set_ylabel("updates per bin (%)")

@@ -38,7 +38,7 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
         {**factors, **cell}
         for factors, subset in deciding_outcome.tables_by_series(tables)
         for series in for_experiment(subset.runs, subset.trajectories, subset.metrics)
-        if series.tuned
+        if series.has_several_rates
         for cell in _cells(series, subset)
     ]
     frame = pandas.DataFrame(cells)
@@ -56,7 +56,7 @@ def _cells(series: Trainings, tables: FigureTables) -> Iterator[dict[str, Any]]:
         cell_values = series.cost_cube(Target(column, value), outcome)
     else:
         shared = {"outcome": RUN_LOSS, **dict.fromkeys(TARGET_COLUMNS)}
-        cell_values = series.column(RUN_LOSS)
+        cell_values = series.column_cube(RUN_LOSS)
     advice = tables.advice.set_index("item")
     rates = advice.loc[["size"]].set_index("batch_size")["learning_rate"]
     recommended = advice["batch_size"].get("recommendation")
@@ -75,9 +75,7 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     columns = min(len(groups), 2)
     figure, grid = canvas.panels(len(groups), columns, width=5.0, height=1.1 + 0.3 * count)
     for axes, (key, cells) in zip(grid, groups, strict=True):
-        row = cells.iloc[0]
-        cost = f"{row['outcome']} to {deciding_outcome.target_words(row)}"
-        heading = cost if row["outcome"] in COSTS else "Lowest validation loss"
+        heading = deciding_outcome.outcome_words(cells.iloc[0])
         series = factor_words.describe(dict(zip(factors, key, strict=True)))
         canvas.set_title(axes, display.titled(display.capital(heading), series))
         _draw_panel(axes, cells)
@@ -131,7 +129,7 @@ def _cell_text(cell: pandas.Series, digits: int) -> str:
 
 
 def _legend_entries(frame: pandas.DataFrame) -> list[tuple[Any, str]]:
-    worst = f"{_MAX_COST_RATIO:.0f} × or more" if frame["mean"].min() > 0 else "worst"
+    worst = f"{_MAX_COST_RATIO:.0f} × the best or more" if frame["mean"].min() > 0 else "worst"
     entries = [
         (Patch(facecolor=_BEST_TO_WORST(end), edgecolor=canvas.GRID), label)
         for end, label in ((0.0, "best"), (1.0, worst))

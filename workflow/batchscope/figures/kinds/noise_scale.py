@@ -19,7 +19,7 @@ from matplotlib.transforms import ScaledTranslation
 from batchscope.analysis import critical_batch_size, intervals, noise_scales, run_series
 from batchscope.analysis.noise_scales import AT_END, AT_EPOCH, AT_START
 from batchscope.core import display
-from batchscope.figures import FigureTables, canvas, figure_rows
+from batchscope.figures import FigureTables, axis_scales, canvas, figure_rows
 from batchscope.study import specifications
 
 _SCALE, _CRITICAL = "gradient_noise_scale", "critical_batch_size"
@@ -77,7 +77,7 @@ def _select_noise(tables: FigureTables, spec: specifications.Figure) -> pandas.D
     ]
     frame = pandas.concat(sorted_parts).reset_index(drop=True)
     frame = frame[[*factors, "place", "epoch", *_COLUMNS]]
-    return frame if figure_rows.panels(frame, spec) else frame.iloc[:0]
+    return frame if figure_rows.panels_with_values(frame, spec) else frame.iloc[:0]
 
 
 def _select_local(tables: FigureTables) -> pandas.DataFrame:
@@ -99,7 +99,7 @@ def _select_local(tables: FigureTables) -> pandas.DataFrame:
 def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Return the figure, on one scale; a grey band is the critical batch size of whole runs."""
     is_local = spec.table != "runs"
-    groups = run_series.split_series(frame) if is_local else canvas.testable(frame)
+    groups = run_series.split_series(frame) if is_local else canvas.runnable_series(frame)
     groups, note = canvas.first_items(groups)
     styles = canvas.size_styles(frame["batch_size"].unique())
     shared = {"sharex": True, "sharey": True, "width": 5.6 if len(groups) == 1 else 4.4}
@@ -110,7 +110,7 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     whole_runs = frame[_WHOLE_RUNS].iloc[0].to_numpy(float) if is_local else np.array([])
     low, high = _limits(estimates, [*styles, *whole_runs])
     grid[0].set(yscale="log", ylim=(low, high))
-    canvas.set_log_labels(grid[0].yaxis, high / low)
+    axis_scales.set_log_labels(grid[0].yaxis, high / low)
     for axes, group, sizes in zip(grid, groups, lines, strict=True):
         if np.isfinite(whole_runs).any():
             ends = np.where(np.isnan(whole_runs), [math.nan, low, high], whole_runs)
@@ -128,7 +128,7 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     if is_local:
         used = frame["examples_used"].astype(float)
         grid[0].set(xscale="log", xlim=(used.min() / 1.4, used.max() * 1.4))
-        canvas.set_log_labels(grid[0].xaxis, used.max() / used.min(), crowded=30)
+        axis_scales.set_log_labels(grid[0].xaxis, used.max() / used.min(), crowded=30)
         notes = ["Dots: the local critical batch size; diamonds: the gradient noise scale there."]
         if np.isfinite(whole_runs).any():
             notes.append("Grey: the critical batch size of whole trainings.")
@@ -190,7 +190,8 @@ def _label_epochs(axes: Axes, epochs: list[float]) -> None:
     epochs_between = [epoch for epoch in epochs if 0 < epoch < last]
     if epochs_between and last > 8 * epochs_between[0]:
         axes.set_xscale("symlog", base=2, linthresh=1.0)
-        labelled = [0, *canvas.labelled_values([round(epoch) for epoch in epochs if epoch >= 1])]
+        positive_epochs = [round(epoch) for epoch in epochs if epoch >= 1]
+        labelled = [0, *axis_scales.labelled_values(positive_epochs)]
         axes.set_xticks(labelled, map(display.tick, labelled))
         axes.minorticks_off()
         axes.set_xlim(-0.35, last * 1.5)

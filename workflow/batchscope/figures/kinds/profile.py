@@ -16,7 +16,7 @@ from matplotlib.patches import Patch
 
 from batchscope.analysis import run_series
 from batchscope.core import display
-from batchscope.figures import FigureTables, canvas, figure_rows
+from batchscope.figures import FigureTables, axis_scales, canvas, figure_rows
 from batchscope.figures.kinds.sweep import set_axis_from_zero
 from batchscope.study import specifications
 
@@ -87,7 +87,7 @@ def _draw_bars(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
             _draw_bar(axes, y, content, numbers)
     axes.set_yticks(list(sizes), list(sizes.values()))
     axes.set(xlim=(0, 1), ylim=(len(lines) - 0.4, -0.6), title=spec.title, ylabel="batch size")
-    axes.xaxis.set_major_formatter(canvas.percent_tick)
+    axes.xaxis.set_major_formatter(axis_scales.percent_tick)
     axes.set_xlabel("share of wall time (%)")
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False)

@@ -16,7 +16,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 
 from batchscope.analysis import run_series
 from batchscope.core import display
-from batchscope.figures import FigureTables, canvas, figure_rows
+from batchscope.figures import FigureTables, axis_scales, canvas, figure_rows
 from batchscope.study import specifications
 
 _MAX_SIZES = 4  # Of more batch sizes, the smallest and the largest are shown.
@@ -76,7 +76,7 @@ def contour_levels(losses: np.ndarray) -> np.ndarray:
     """Return round levels that enclose all losses, with equal ratios if the losses span much."""
     losses = losses[np.isfinite(losses)]
     low, high = float(losses.min()), float(losses.max())
-    if low <= 0 or high < canvas.LOG_SPAN * low:
+    if low <= 0 or high < axis_scales.LOG_SPAN * low:
         high = high if high > low else low + (abs(low) or 1.0) * 1e-3
         return MaxNLocator(nbins=_MAX_LEVELS, steps=(1, 2, 2.5, 5, 10)).tick_values(low, high)
     for steps in _LOG_STEPS:

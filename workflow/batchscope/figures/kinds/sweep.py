@@ -16,11 +16,11 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from batchscope.analysis import run_series, step_cost
+from batchscope.analysis import run_series, throughput_knee
 from batchscope.analysis.intervals import SUFFIXES
 from batchscope.core import display
-from batchscope.figures import FigureTables, canvas
-from batchscope.figures.figure_rows import constant_value, sweep_series, usable_timings
+from batchscope.figures import FigureTables, axis_scales, canvas
+from batchscope.figures.figure_rows import first_value, sweep_series, usable_timings
 from batchscope.store import records
 from batchscope.study import run_factors, specifications
 from batchscope.study.specifications import Panel, Scale
@@ -148,7 +148,7 @@ def set_batch_axis(axes: Axes, sizes: Any) -> Position:
     """
     sizes = sorted({int(size) for size in sizes})
     if not is_dense(sizes):
-        canvas.set_batch_size_axis(axes, sizes)
+        axis_scales.set_batch_size_axis(axes, sizes)
         return lambda values: np.log2(np.asarray(values, float))
     step = 2 ** max(0, math.ceil(math.log2(sizes[-1] / 9)))
     axes.set_xticks(range(0, sizes[-1] + 1, step))
@@ -185,7 +185,7 @@ def _draw_lines(
     is_linear = panel.scale in (Scale.ZERO, Scale.PERCENT)
     if panel.column == _EXAMPLES and is_dense(frame["batch_size"]):
         peaks = [values.max() for values in drawn if len(values)]
-        is_linear = max(peaks) < canvas.LOG_SPAN * min(peaks)
+        is_linear = max(peaks) < axis_scales.LOG_SPAN * min(peaks)
     set_axis_from_zero(axes, np.concatenate(drawn), is_linear)
     too_large = frame.loc[frame["status"] == records.OUT_OF_MEMORY, "batch_size"].unique()
     if len(too_large):
@@ -194,7 +194,7 @@ def _draw_lines(
         entries["out of memory"] = _NO_MEMORY
     axes.set_ylabel(panel.label)
     if panel.scale == Scale.PERCENT:
-        axes.yaxis.set_major_formatter(canvas.percent_tick)
+        axes.yaxis.set_major_formatter(axis_scales.percent_tick)
     if has_fit:
         _draw_fits(axes, to_x, lines)
     if panel.column == _EXAMPLES and len(lines) <= _MAX_LIMITED_SERIES:
@@ -205,9 +205,9 @@ def _draw_lines(
 def set_axis_from_zero(axes: Axes, values: np.ndarray, is_linear: bool = False) -> None:
     """Scale the vertical axis: linear from zero, or logarithmic if values span much."""
     if is_linear:
-        canvas.set_linear_ticks(axes.yaxis)
+        axis_scales.set_linear_ticks(axes.yaxis)
     else:
-        canvas.set_value_axis(axes, values)
+        axis_scales.set_value_axis(axes, values)
     if axes.get_yscale() == "linear" and np.isfinite(values).any():
         axes.set_ylim(0, 1.08 * np.nanmax(values) or 1.0)
 
@@ -219,14 +219,17 @@ def _draw_limits(axes: Axes, to_x: Position, lines: Lines) -> Entries:
     room = _LIMIT_HEADROOM[axes.get_yscale()] * highest
     for group, style in lines:
         props = {"color": style["color"]}
-        plateau = constant_value(group.frame, "plateau_examples_per_second")
-        share, noise = step_cost.PLATEAU_SHARE * plateau, constant_value(group.frame, "noise_floor")
-        if step_cost.is_too_noisy(noise) or not share <= room:
+        plateau = first_value(group.frame, "plateau_examples_per_second")
+        share, noise = (
+            throughput_knee.PLATEAU_SHARE * plateau,
+            first_value(group.frame, "noise_floor"),
+        )
+        if throughput_knee.is_too_noisy(noise) or not share <= room:
             continue
         axes.axhline(share, zorder=1.5, **{**_PLATEAU, **props})
         axes.set_ylim(top=max(axes.get_ylim()[1], 1.06 * share))
         entries["90 % of the plateau"] = _PLATEAU
-        knees = [knee for name in _KNEES if (knee := constant_value(group.frame, name)) > 0]
+        knees = [knee for name in _KNEES if (knee := first_value(group.frame, name)) > 0]
         if knees:
             axes.plot(to_x(knees[:1]), [share], zorder=4, **{**_KNEE, **props})
             entries["knee"] = _KNEE
@@ -238,7 +241,7 @@ def _draw_fits(axes: Axes, to_x: Position, lines: Lines) -> None:
     ends = axes.get_ylim()
     for group, style in lines:
         sizes = _finite_rows(group.frame, _STEP)["batch_size"]
-        fixed, slope = (constant_value(group.frame, name) for name in (_FIXED, _PER_EXAMPLE))
+        fixed, slope = (first_value(group.frame, name) for name in (_FIXED, _PER_EXAMPLE))
         if len(sizes) > 2:
             grid = np.geomspace(sizes.min(), sizes.max(), 60)
             props = {"color": style["color"], "linestyle": style["linestyle"], "linewidth": 1.0}
@@ -250,7 +253,7 @@ def _draw_rows(axes: Axes, panel: Panel, lines: Lines) -> None:
     """Draw one row per series: its value with the part of the interval that is possible."""
     drawn: list[float] = []
     for row, (group, style) in enumerate(lines):
-        ends = (constant_value(group.frame, f"{panel.column}{end}") for end in SUFFIXES)
+        ends = (first_value(group.frame, f"{panel.column}{end}") for end in SUFFIXES)
         value, low, high = clipped_to_range(panel.column, ends)
         bars = np.nan_to_num([[value - low], [high - value]])
         props = {**style, "linestyle": "none", "zorder": 3}
@@ -260,11 +263,11 @@ def _draw_rows(axes: Axes, panel: Panel, lines: Lines) -> None:
     axes.set_xlabel(panel.label)
     axes.grid(visible=True, axis="x")
     axes.grid(visible=False, axis="y")
-    if min(drawn) > 0 and max(drawn) > canvas.LOG_SPAN * min(drawn):
+    if min(drawn) > 0 and max(drawn) > axis_scales.LOG_SPAN * min(drawn):
         axes.set_xscale("log")
-        canvas.set_log_labels(axes.xaxis, 1e3)
+        axis_scales.set_log_labels(axes.xaxis, 1e3)
     else:
-        canvas.set_linear_ticks(axes.xaxis, 4)
+        axis_scales.set_linear_ticks(axes.xaxis, 4)
         axes.set_xlim(left=0)
 
 
@@ -288,8 +291,9 @@ def _draw_searches(frame: pandas.DataFrame) -> Figure:
 
 def _draw_search(axes: Axes, rows: pandas.DataFrame) -> None:
     """Draw the peak memory of each tried size; unknown memory is at the upper edge."""
-    limit, fixed, per_example = (constant_value(rows, name) for name in _MEMORY)
-    canvas.set_batch_size_axis(axes, sorted({int(size) for size in rows["batch_size"]}), room=0.1)
+    limit, fixed, per_example = (first_value(rows, name) for name in _MEMORY)
+    sizes = sorted({int(size) for size in rows["batch_size"]})
+    axis_scales.set_batch_size_axis(axes, sizes, room=0.1)
     axes.set_ylabel("peak memory (MB)")
     set_axis_from_zero(axes, np.append(rows["peak_mb"].to_numpy(float), limit))
     ends = axes.get_ylim()
@@ -306,7 +310,7 @@ def _draw_search(axes: Axes, rows: pandas.DataFrame) -> None:
         shared = {"linestyle": "none", "markersize": 5.5, "clip_on": False}
         props = {**canvas.MARKER_EDGE, **shared, **props}
         axes.plot(tries["x"], tries["height"], zorder=4, **props)
-    largest = rows[rows["batch_size"].eq(constant_value(rows, "max_batch_size"))]
+    largest = rows[rows["batch_size"].eq(first_value(rows, "max_batch_size"))]
     for _, row in largest[largest["outcome"].eq(records.FITS)][:1].iterrows():
         axes.plot(row["x"], row["height"], zorder=5, **_LARGEST)
         # The search ended at the largest size that it may try.

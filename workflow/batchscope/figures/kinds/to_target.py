@@ -24,7 +24,7 @@ from batchscope.analysis import (
     run_series,
     to_target_tables,
 )
-from batchscope.figures import FigureTables, canvas, deciding_outcome
+from batchscope.figures import FigureTables, axis_scales, canvas, deciding_outcome
 from batchscope.study import specifications
 
 _CRITICAL, _FASTEST, _HALF = "#D55E00", "#009E73", "#E69F00"
@@ -123,7 +123,7 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
 def _draw_panel(axes: Axes, scaling: ScalingRows, axis: str) -> Entries:
     """Draw seeds, means, the fitted curve and fitted batch sizes; return entries of the legend."""
     axes.set_yscale("log")
-    canvas.set_batch_size_axis(axes, scaling.batch_sizes)
+    axis_scales.set_batch_size_axis(axes, scaling.batch_sizes)
     axes.grid(axis="x", visible=False)
     reached = scaling.rows[scaling.rows[axis].astype(float) > 0]
     if reached.empty:
@@ -149,7 +149,7 @@ def _draw_panel(axes: Axes, scaling: ScalingRows, axis: str) -> Entries:
         axes.plot(*values, zorder=2, **_CURVE)
         entries["fit"] = _CURVE
     bottom, top = axes.get_ylim()
-    canvas.set_log_labels(axes.yaxis, top / bottom)
+    axis_scales.set_log_labels(axes.yaxis, top / bottom)
     for label, colour, *ends in _shades(scaling, axis):
         low, high = np.clip(np.log2(ends), *axes.get_xlim())
         if high > low:
