@@ -6,7 +6,7 @@ from project import ROOT
 
 MAX_LINES = {
     # Whole sentences and full names take more lines than short ones; the statements are the same.
-    "workflow": 35979,
+    "workflow": 35985,
     # Damaged files, killed processes and groups on a real cluster need a test each.
     "tests": 24756,
 }

@@ -1,7 +1,8 @@
 """Verdicts: rows with a `statement` in, the same rows with verdict, reason and interval out.
 
-A statement says that the means of some contrasts (`contrasts`) are between two bounds. The verdict
-is read off the t-interval of the contrast that decides. docs/measures.md ("How a verdict is
+A statement says that the means of some contrasts (`contrasts`) are between two bounds: "16 is
+within the margin of 32" has one contrast, "the best size is 64 or 128" has alternatives. The
+verdict is read off the t-interval of the contrast that decides. docs/measures.md ("How a verdict is
 reached") has the rules and formulas. A new column of a verdict is added in both `verdict_columns`.
 A new kind of statement is a function like `trend`, or a subclass of `Statement` if its interval
 differs.
@@ -45,8 +46,8 @@ Row = dict[str, Any]
 class Statement:
     """A statement about contrasts: all of its parts must hold."""
 
-    # Tables of contrasts. A part holds if every contrast in one of its rows holds. It is wrong if
-    # every contrast in one of its columns is wrong.
+    # Tables of contrasts. A part holds if every contrast in one of its rows holds: the rows are
+    # alternatives. It is wrong if every contrast in one of its columns is wrong.
     parts: tuple[tuple[tuple[Contrast, ...], ...], ...]
     # Contrasts of every two positions along a trend, each stated to be at least 0. (Neighbours
     # alone would miss a curve that turns back slowly.)

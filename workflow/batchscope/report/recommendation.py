@@ -19,6 +19,7 @@ from batchscope.core.errors import UserError
 from batchscope.figures import FigureTables
 from batchscope.report import batch_schedules, card, page, unfinished
 from batchscope.report.card import RATE, Row
+from batchscope.store import paths
 from batchscope.study import advice_needs, factor_words, suggestions
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def terminal_text(study: Study, results: Path | str, config: str) -> str:
     Raises:
         UserError: If a table is missing; with the command that makes it.
     """
-    folder = Path(results) / "studies" / study.folder_name
+    folder = paths.study_folder(results, study.folder_name)
     names = [name for name, experiment in study.experiments.items() if not experiment.timings]
     for name in names:
         if not (path := folder / name / "advice.csv").exists():

@@ -67,7 +67,7 @@ def read(
             damaged. `study_page` reads the other tables at their first use, which may raise too.
     """
     results = Path(results)
-    folder = results / "studies" / study.folder_name
+    folder = paths.study_folder(results, study.folder_name)
     claims = folder / csv_tables.CLAIMS_FILE
     expected = [folder / name / csv_tables.RUNS_FILE for name in study.experiments]
     for path in [*expected, *([claims] if study.claims else [])]:

@@ -58,7 +58,7 @@ def _write_records(results: Path, study: str, folder: Path) -> None:
         if disk.read_json(path)["study"] == study:
             path.unlink()
             path.with_suffix(".png").unlink(missing_ok=True)
-    study_folder = results / "studies" / study
+    study_folder = paths.study_folder(results, study)
     table = study_folder / csv_tables.CLAIMS_FILE
     rows = disk.read_rows(table, *CLAIMS) if table.exists() else []
     documents = list(dict.fromkeys(row["document"] for row in rows)) or [""]

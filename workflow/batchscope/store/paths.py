@@ -1,6 +1,7 @@
-"""Paths of all files below `results`, and of the logs of jobs.
+"""Paths of data sets, runs, measures, timings and studies below `results`, and of the logs of jobs.
 
-The workflow's rules call the same functions with a wildcard such as `{run}` instead of a name.
+The files of a study's tables, figures and report are named in `rules.inputs`. The workflow's rules
+call the same functions with a wildcard such as `{run}` instead of a name.
 """
 
 from collections.abc import Iterable
@@ -55,9 +56,10 @@ def pair_path(results: Path | str, run: str, other: str, measure: str, settings:
 
 
 def timing_path(
-    results: Path | str, machine: str, timing: str, settings: str, measure: str
+    results: Path | str, machine: str, configuration: str, settings: str, timing: str
 ) -> Path:
-    return Path(results) / "timing" / machine / timing / measure / f"{settings}.json"
+    """Return the path of a timing's record; `configuration` may be the name of a sweep."""
+    return Path(results) / "timing" / machine / configuration / timing / f"{settings}.json"
 
 
 def initial_name(model: str, input_shape: Iterable[int], classes: int) -> str:

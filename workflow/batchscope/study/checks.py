@@ -1,6 +1,8 @@
-"""Checks of the keys of one experiment, beyond their types. Each check yields problems.
+"""Checks of the keys of one experiment, beyond their types, and the facts that they share.
 
-More are in `study.incompatible_factors`, `study.figure_checks` and `study.logged_experiments`.
+A check yields problems; `study.planner` calls it, so a new one needs a call there. The facts are
+the pairs of runs, whether runs have seconds or race, and a schedule that is tied to the horizon.
+More checks: `study.incompatible_factors`, `study.figure_checks`, `study.logged_experiments`.
 """
 
 from __future__ import annotations
