@@ -130,6 +130,8 @@ def test_a_rate_that_left_the_race_is_worse():
     race = pandas.DataFrame(race, columns=["batch_size", "learning_rate", "status"])
     found = dataclasses.replace(found, tables=found.tables._replace(race=race))
     assert verdicts(found) == {0.1: "within", 0.3: "beyond", 1.0: "within"}
+    (row,) = (row for row in expectations.rate_rows(found) if row["learning_rate"] == 0.3)
+    assert not {"estimate", "low", "high"} & {*row}  # not the interval of another statement
 
 
 def test_a_rate_whose_runs_fail_is_not_testable():

@@ -6,9 +6,9 @@ from project import ROOT
 
 MAX_LINES = {
     # Whole sentences and full names take more lines than short ones; the statements are the same.
-    "workflow": 35985,
+    "workflow": 35987,
     # Damaged files, killed processes and groups on a real cluster need a test each.
-    "tests": 24756,
+    "tests": 24758,
 }
 
 

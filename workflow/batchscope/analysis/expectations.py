@@ -142,7 +142,9 @@ def rate_rows(series: AdviceSeries) -> Iterator[Row]:
             differences.sort(key=lambda difference: _BEST_TO_WORST.index(difference["verdict"]))
             row |= differences[-1] if differences else {"verdict": Verdict.PROVISIONAL}
             if rate in left_rates and row["verdict"] != Verdict.BEYOND:
-                row |= {"verdict": Verdict.BEYOND, "reason": Reason.RATE_LEFT}
+                # The race has the interval that decided; that of its few seeds here does not.
+                verdict = {"verdict": Verdict.BEYOND, "reason": Reason.RATE_LEFT}
+                row = {"batch_size": size, RATE: rate, **verdict}
         yield row
 
 
