@@ -17,16 +17,16 @@ rule all:
     default_target: True
     input:
         # A function, which other targets do not call.
-        lambda wildcards: targets.all_targets(STUDY),
+        lambda wildcards: inputs.all_targets(STUDY),
 
 
 rule data:
     """The data sets of the study."""
     input:
-        targets.data_targets(STUDY),
+        inputs.data_targets(STUDY),
 
 
 rule runs:
     """The runs of the study."""
     input:
-        targets.run_targets(STUDY),
+        inputs.run_targets(STUDY),

@@ -21,10 +21,10 @@ from side_by_side import header, row
 from batchscope.analysis import (
     chosen_rates,
     critical_batch_size,
-    fastest_batch_size,
     intervals,
     noise_scales,
     step_cost,
+    to_target_tables,
 )
 from batchscope.core import display
 
@@ -47,7 +47,7 @@ def fastest(random: np.random.Generator, noise: float, seeds: int) -> bool:
     fit = critical_batch_size.fit(SIZES, updates(random, noise, seeds))
     seconds = (FIXED + PER_IMAGE * SIZES) * np.exp(random.normal(0, noise, len(SIZES)))
     cost = step_cost.fit_step_cost(SIZES, seconds)
-    error = fastest_batch_size.log_error(fit, cost.half_batch)
+    error = to_target_tables.log_error(fit, cost.half_batch)
     if math.isnan(error):
         return True  # no interval is stated
     best = math.sqrt(fit.critical_batch_size * cost.half_batch.mean)
@@ -70,8 +70,8 @@ def at_chosen_rates(
     """
     means = step * np.arange(rates)[:, None]
     read, index = chosen_rates.leave_one_out(9 + random.normal(means, 1, (2, rates, seeds)))
-    differ, other = chosen_rates.rates_differ(index), 9.0 if alone else read[1]
-    interval = intervals.t_interval(read[0] - other, differ=bool(differ[: 2 - alone].any()))
+    tuned, other = chosen_rates.rates_differ(index), 9.0 if alone else read[1]
+    interval = intervals.t_interval(read[0] - other, tuned=bool(tuned[: 2 - alone].any()))
     return interval.low <= 0 <= interval.high
 
 

@@ -25,7 +25,9 @@ import numpy as np
 from side_by_side import header, row
 
 from batchscope.analysis import chosen_rates, critical_batch_size, racing, verdicts
-from batchscope.analysis.verdicts import ComparisonWithBest, Contrast, Row, Statement
+from batchscope.analysis.comparisons import ComparisonWithBest
+from batchscope.analysis.contrasts import Contrast, over_analyses
+from batchscope.analysis.verdicts import Row, Statement
 from batchscope.core import display
 from batchscope.study import stages
 from batchscope.study.outcomes import LEVEL, Verdict
@@ -94,7 +96,8 @@ def at_shared_rates(rng: np.random.Generator, apart: float, studies: int) -> np.
         index = np.repeat(chosen_rates.index_of_lowest_loss(losses)[:, None], SEEDS, axis=1)
         tuned = chosen_rates.rates_differ(chosen_rates.leave_one_out(losses)[1]).any()
         read = chosen_rates.values_at_rates(outcome, index).T
-        p.append(verdicts.trend(read, range(SIZES), True, tuned=bool(tuned)).p[0])
+        slope, *_ = verdicts.trend_contrasts(read, range(SIZES), True, tuned=bool(tuned))
+        p.append(slope.p)
     return np.array(p)
 
 
@@ -156,23 +159,21 @@ def with_best(analyses: list[Analysis], margin: float) -> tuple[np.ndarray, np.n
     rows = []
     for size in sizes:
         others = [other for other in sizes if other != size]
-        compared = [
-            ComparisonWithBest.all_hold(
-                (
-                    Contrast(
-                        one.values[size] - one.values[other],
-                        low=-margin,
-                        tuned=bool(one.tuned[[size, other]].any()),
-                        cells={"against": other},
-                    )
-                    for other in others
-                ),
-                pairs=len(sizes) * len(others) // 2,
+        contrasts = (
+            over_analyses(
+                Contrast(
+                    one.values[size] - one.values[other],
+                    low=-margin,
+                    tuned=bool(one.tuned[[size, other]].any()),
+                    cells={"against": other},
+                    share=one.share,
+                )
+                for one in analyses
             )
-            for one in analyses
-        ]
-        shares = [one.share for one in analyses]
-        rows.append({"statement": verdicts.over_analyses(compared, shares)})
+            for other in others
+        )
+        pairs = len(sizes) * len(others) // 2
+        rows.append({"statement": ComparisonWithBest.all_hold(contrasts, pairs=pairs)})
     judged = verdicts.judge(rows)
     return tuple(np.array([row[end] for row in judged]) for end in ("low", "high"))
 
@@ -251,10 +252,10 @@ def fits(rng: np.random.Generator, studies: int) -> Iterator[Share]:
 
 def in_stages(values: np.ndarray, bounds: dict[str, float]) -> list[Statement]:
     """Return the statement about one contrast as it stands after each analysis."""
-    analyses = [Statement.all_hold((Contrast(values[:seeds], **bounds),)) for seeds in ANALYSES]
-    shares = stages.level_shares(ANALYSES)
+    analyses = [*zip(ANALYSES, stages.level_shares(ANALYSES), strict=True)]
+    contrast = Contrast(values, **bounds)
     return [
-        verdicts.over_analyses(analyses[:count], shares[:count])
+        Statement.all_hold([contrast.at_analyses(analyses[:count])])
         for count in range(1, len(ANALYSES) + 1)
     ]
 

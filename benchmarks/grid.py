@@ -49,13 +49,13 @@ def start():
 
 
 def train_and_measure(job):
-    from batchscope.measures import finished_run, measure_job
+    from batchscope.measures import measure_job
     from batchscope.training import trainer
 
     run, measures = job
     trainer.train(trainer.TrainingRun(RESULTS, run))
     for path, measure in measures.items():
-        measure_job.write(measure, [finished_run.FinishedRun(RESULTS, run)], path.stem, path)
+        measure_job.write(measure, [measure_job.FinishedRun(RESULTS, run)], path.stem, path)
 
 
 def main(path, cores):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import math
 import resource
 import shutil
 import sys
@@ -129,7 +130,7 @@ def our_loop(
 
     def block() -> None:
         order = step_loop.epoch_order(0, next(epoch), count)
-        steps = step_loop.steps_per_epoch(count, batch_size)
+        steps = math.ceil(count / batch_size)
         loop.run(order, 0, steps, step_loop.Totals())
 
     return block

@@ -32,7 +32,7 @@ from side_by_side import (
     row,
 )
 
-from batchscope.datasets import Examples, model_inputs
+from batchscope.datasets import Examples, prepared
 from batchscope.host import tensorflow_start
 from batchscope.study import names, run_factors
 
@@ -53,18 +53,18 @@ def imports() -> Pair:
 
 
 def objective(network: str, model_input: tuple, count: int):
-    from batchscope.measures import finished_run
+    from batchscope.measures import measure_job
     from batchscope.training import losses, models
 
     examples = random_images(*model_input, count)
-    chunk = finished_run.even_chunk(count, losses.chunk_size(model_input[0]))
+    chunk = measure_job.even_chunk(count, losses.chunk_size(model_input[0]))
     return losses.Objective(
-        models.build(network, model_inputs.ModelInput(*model_input), seed=0), examples, chunk
+        models.build(network, prepared.ModelInput(*model_input), seed=0), examples, chunk
     )
 
 
 def adam(
-    network: str, model_input: model_inputs.ModelInput, examples: Examples, batch_size: int
+    network: str, model_input: prepared.ModelInput, examples: Examples, batch_size: int
 ) -> Pair:
     import keras
 
@@ -82,7 +82,7 @@ def adam(
 
 def adam_on_images(network: str, batch_size: int, steps: int) -> Pair:
     examples = random_images(*MNIST, steps * batch_size)
-    return adam(network, model_inputs.ModelInput(*MNIST), examples, batch_size)
+    return adam(network, prepared.ModelInput(*MNIST), examples, batch_size)
 
 
 def adam_on_text(batch_size: int, steps: int) -> Pair:

@@ -30,7 +30,7 @@ from side_by_side import (
     row,
 )
 
-from batchscope.datasets import Examples, model_inputs
+from batchscope.datasets import Examples, prepared
 from batchscope.host import tensorflow_start
 from batchscope.study import run_factors
 
@@ -40,16 +40,16 @@ TORCH = importlib.util.find_spec("torch") is not None
 OPTIMIZERS = {"campbell_cnn": ("SGD", 0.01), "tiny_transformer": ("Adam", 0.001)}
 
 
-def examples_of(network: str) -> tuple[Examples, model_inputs.ModelInput]:
+def examples_of(network: str) -> tuple[Examples, prepared.ModelInput]:
     """Return the examples of a network, and their shape."""
     if network == "campbell_cnn":
         shape, classes = (28, 28, 1), 10
-        return random_images(shape, classes, 20_000), model_inputs.ModelInput(shape, classes)
+        return random_images(shape, classes, 20_000), prepared.ModelInput(shape, classes)
     data = dataset("numpy_docs")
     return data.examples("train"), data.model_input
 
 
-def built(network: str, model_input: model_inputs.ModelInput):
+def built(network: str, model_input: prepared.ModelInput):
     """Return a Keras model and its optimizer."""
     import keras
 
@@ -68,7 +68,7 @@ def as_floats(examples: Examples) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ours(
-    network: str, model_input: model_inputs.ModelInput, examples: Examples, batch_size: int
+    network: str, model_input: prepared.ModelInput, examples: Examples, batch_size: int
 ) -> Contender:
     from batchscope.training import optimizers
 
@@ -80,7 +80,7 @@ def ours(
 
 
 def keras_fit(
-    network: str, model_input: model_inputs.ModelInput, examples: Examples, batch_size: int
+    network: str, model_input: prepared.ModelInput, examples: Examples, batch_size: int
 ) -> Contender:
     model, optimizer = built(network, model_input)
     model.compile(optimizer, loss="sparse_categorical_crossentropy", metrics=["accuracy"])
@@ -89,7 +89,7 @@ def keras_fit(
 
 
 def by_hand(
-    network: str, model_input: model_inputs.ModelInput, examples: Examples, batch_size: int
+    network: str, model_input: prepared.ModelInput, examples: Examples, batch_size: int
 ) -> Contender:
     import keras
     import tensorflow as tf
@@ -121,7 +121,7 @@ def by_hand(
 
 
 def pytorch(
-    network: str, model_input: model_inputs.ModelInput, examples: Examples, batch_size: int
+    network: str, model_input: prepared.ModelInput, examples: Examples, batch_size: int
 ) -> Contender:
     import torch
     from torch.nn import functional
@@ -147,9 +147,7 @@ def pytorch(
     return block
 
 
-def in_pytorch(
-    network: str, model_input: model_inputs.ModelInput
-) -> tuple[Any, Callable[[Any], Any]]:
+def in_pytorch(network: str, model_input: prepared.ModelInput) -> tuple[Any, Callable[[Any], Any]]:
     """Return the network in PyTorch: a module, and a function that returns its logits."""
     import torch
     from torch import nn

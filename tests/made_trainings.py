@@ -9,7 +9,7 @@ import numpy as np
 import pandas
 
 from batchscope.analysis import to_target_tables
-from batchscope.analysis.targets import Target
+from batchscope.analysis.targets import ComparisonRequest, Target
 
 CRITICAL, SCALE, FIXED, PER_IMAGE = 40.0, 10.0, 0.002, 0.0001
 SIZES = (8, 16, 32, 64, 128)
@@ -49,5 +49,5 @@ def fitted(
     trajectories: pandas.DataFrame, runs: pandas.DataFrame, targets: Iterable[Target] = TO
 ) -> tuple[pandas.DataFrame, pandas.DataFrame]:
     """Returns the tables of fits and of what each training takes."""
-    scalings = to_target_tables.scalings_of_experiment(trajectories, runs, targets)
-    return to_target_tables.tables(scalings, runs)
+    stated = {target.column: target.value for target in targets}
+    return to_target_tables.tables(runs, trajectories, ComparisonRequest({"target": stated}))

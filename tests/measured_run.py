@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from batchscope.core import disk
-from batchscope.datasets.model_inputs import ModelInput
+from batchscope.datasets.prepared import ModelInput
 from batchscope.store import paths, records
 from batchscope.study import names, run_factors
 
@@ -35,7 +35,7 @@ def measured(
 ) -> dict[str, Any]:
     """Measures the run and returns the record, which is written into a folder under a name."""
     from batchscope.measures import measure_job
-    from batchscope.measures.finished_run import FinishedRun
+    from batchscope.measures.measure_job import FinishedRun
 
     given = names.settings_name(measure, settings or {})
     measure_job.write(measure, [FinishedRun(results, RUN)], given, folder / name)

@@ -12,7 +12,7 @@ from PIL import Image
 
 from batchscope import datasets
 from batchscope.core.errors import UserError
-from batchscope.datasets import model_inputs
+from batchscope.datasets.prepared import input_and_size_from_definition
 from batchscope.store import paths
 from batchscope.study import dataset_definitions
 
@@ -21,6 +21,8 @@ real = pytest.mark.skipif(
     not DATA, reason="BATCHSCOPE_DATA does not name a folder with mnist/ and cats_vs_dogs/"
 )
 SPLIT = {"train": 0.6, "validation": 0.2, "test": 0.2, "seed": 0}
+# A control sequence that renames a terminal, and its printable form.
+HOSTILE, SHOWN = "\x1b]0;owned\x07x", r"\x1b]0;owned\x07x"
 THIRDS = {"train": 2, "validation": 1, "test": 1, "seed": 0}
 
 
@@ -48,7 +50,7 @@ def fault(tmp_path, definition, name="own"):
 def problems(definition, name="own"):
     """What is wrong with a data set, as far as it is known before it is prepared."""
     try:
-        model_inputs.input_and_size(name, definition)
+        input_and_size_from_definition(name, definition)
     except UserError as error:
         return str(error).splitlines()
     return []

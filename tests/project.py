@@ -7,10 +7,12 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -103,6 +105,20 @@ def python(*words: object, **environment: str) -> subprocess.CompletedProcess:
     command = [sys.executable, *map(str, words)]
     return subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
+    )
+
+
+def start(code: str, *words: object, **options: Any) -> subprocess.Popen:
+    """Start `python -c CODE WORDS`; it can import the library, and it receives SIGINT."""
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, words)],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "workflow")},
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        # Where the tests run in the background, a child would ignore SIGINT.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        **options,
     )
 
 

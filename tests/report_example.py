@@ -8,7 +8,7 @@ from batchscope import figures
 from batchscope.report import study_page
 from batchscope.store import paths, records
 from batchscope.study import config, names, plan
-from batchscope.tables import csv_tables, experiment_tables, study_tables
+from batchscope.tables import csv_tables, study_tables
 
 QUESTION = 'Does <script>alert("question")</script> a larger batch "generalise" worse, & why?'
 TITLE = 'Batch size & <b>bold</b> "claims" on digits'
@@ -81,7 +81,7 @@ def write(folder: Path, seeds: int = 6, troubles: bool = True) -> tuple[plan.Stu
         name = names.settings_name("sharpness", study.experiments["gap"].measures["sharpness"])
         paths.measure_path(results, runs[8], "sharpness", name).unlink()
     tables = results / "studies" / study.folder_name
-    experiment_tables.write(results, study, "gap", tables / "gap")
+    study_tables.write(results, study, "gap", tables / "gap")
     write_figures(tables / "gap" / "figures", figures.figure_names(study.experiments["gap"]))
     study_tables.write_claims(study, tables, tables / csv_tables.CLAIMS_FILE)
     return study, results, path

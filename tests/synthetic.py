@@ -14,13 +14,13 @@ from numpy.random import Generator
 
 from batchscope.core import disk
 from batchscope.store import jobs, paths, records
-from batchscope.study import dataset_definitions, names, setting, tasks
+from batchscope.study import dataset_definitions, model, names, tasks
 from batchscope.study.claims import Claim
 from batchscope.study.experiments import TrainingExperiment
 from batchscope.study.plan import PlannedExperiment
 from batchscope.study.registry import MEASURES as catalogue_measures
 from batchscope.study.registry import TRAINING_TIMINGS
-from batchscope.tables import csv_tables, experiment_tables, long_tables, run_table
+from batchscope.tables import csv_tables, long_tables, run_table, study_tables
 
 DATASET = names.token("digits", "1f0a93c2")
 LAYERS = ("conv_1", "conv_2", "dense_1", "output")
@@ -95,10 +95,8 @@ def study(runs: list[str], measures: dict[str, dict[str, Any]] | None = None) ->
     keys = {"title": "The gap", "question": "Does the gap widen with batch size?"}
     keys |= {"seeds": list(seeds), "at_epochs": AT_EPOCHS, "margins": {"test_accuracy": 0.03}}
     keys = TrainingExperiment.model_validate(keys)
-    experiment = PlannedExperiment(
-        "gap", keys, {}, runs=factors, seeds=seeds, pairs=pairs, timed="time_epoch" in chosen
-    )
-    vars(experiment)["measures"] = chosen  # cached
+    experiment = PlannedExperiment("gap", keys, {}, runs=factors, timed="time_epoch" in chosen)
+    vars(experiment).update(measures=chosen, pairs=pairs)  # cached
     return Study("made_up", {"gap": experiment})
 
 
@@ -151,7 +149,7 @@ def write_sha256(folder: Path) -> None:
 def tabulate(results: Path, planned: Study, folder: Path, only: Iterable[str] = ()) -> None:
     """Writes the tables of an experiment: all, or some that are made of no other."""
     if not only:
-        experiment_tables.write(results, planned, "gap", folder)
+        study_tables.write(results, planned, "gap", folder)
         return
     tables = {"runs": run_table.from_records(results, planned, "gap")}
     tables |= long_tables.for_experiment(results, planned, "gap")
@@ -166,7 +164,7 @@ def made(table: str, results: Path, planned: Study) -> pandas.DataFrame:
         return run_table.from_records(results, planned, "gap")
     tables = long_tables.for_experiment(results, planned, "gap")
     if table not in tables:
-        tables = experiment_tables.make(results, planned, "gap")
+        tables = study_tables.make(results, planned, "gap")
     return tables[table]
 
 
@@ -319,7 +317,7 @@ def _measured(measure, settings, size, rate, generator) -> Measured:
         values, of = {}, {"full": 12.0, "subspace": 0.4}
         for space, epsilon in itertools.product(settings["spaces"], settings["epsilons"]):
             value = of[space] * (epsilon / 1e-3) ** 1.6 * 2.1**doublings * _alone(generator, 0.3)
-            values[f"sharpness_{space}_{setting.number_text(epsilon)}"] = value
+            values[f"sharpness_{space}_{model.number_text(epsilon)}"] = value
         return values, {}
     if measure == "hessian":
         top = 20 * 1.4**doublings * _alone(generator, 0.1)
@@ -331,7 +329,7 @@ def _measured(measure, settings, size, rate, generator) -> Measured:
         return start | _noise_at(40, size, generator), {}
     if measure == "sam_sharpness":
         scale, texts = 0.02 * 1.3**doublings * _alone(generator, 0.1), settings["rhos"]
-        return {f"sam_sharpness_{setting.number_text(rho)}": scale * rho for rho in texts}, {}
+        return {f"sam_sharpness_{model.number_text(rho)}": scale * rho for rho in texts}, {}
     if measure == "landscape":
         surfaces = [{"directions": [0, 1], "cosine": 0.01}, {"directions": [2, 3], "cosine": 0.0}]
         rise = 0.3 * (size / 16) ** 0.2 * _alone(generator, 0.1)

@@ -1,7 +1,5 @@
 """Planned claims, whose cells hold values of factors."""
 
-from __future__ import annotations
-
 import math
 
 from batchscope.study.claims import Claim

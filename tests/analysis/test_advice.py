@@ -6,7 +6,7 @@ import pandas
 import pytest
 import yaml
 
-from batchscope.study import advice_needs, plan
+from batchscope.study import plan, suggestions
 from batchscope.study.experiments import TrainingExperiment
 from made_advice import ASKED, SIZES, TAKEN, advised, comparisons, one, rows, runs
 
@@ -167,7 +167,7 @@ NOISY = runs().assign(seconds_per_epoch_q3=1.3)
 UNLIKE = CRITICAL.assign(lack_of_fit=0.01)
 DISTURBED = pandas.DataFrame({"blocks": [10], "disturbed_blocks": [5]})
 FRESH = "{until: decided, at_most: 12, first: 6}"
-EXTERNAL = ASKED._replace(keys_to_add=advice_needs.EXTERNAL_KEYS)
+EXTERNAL = ASKED._replace(keys_to_add=suggestions.EXTERNAL_KEYS)
 BLOCKS = "measure.time_epoch.blocks"
 
 
@@ -210,7 +210,7 @@ def test_disturbed_timings_rank_no_sizes_and_are_to_be_repeated(given, rule, sha
     assert (check["passed"], check["bound"]) == (0, 0.25)
     assert check["estimate"] == pytest.approx(share)
     change = one(found, "suggestion", "timings_disturbed")
-    assert (change["key"], change["value"]) == (advice_needs.RERUN, rule)
+    assert (change["key"], change["value"]) == (suggestions.RERUN, rule)
     assert "times_compared" not in {*found["name"]}
 
 
@@ -301,8 +301,8 @@ def planned(sizes, rates, seeds, timed=False, measure="sharpness"):
     made = [dict(zip(names, each, strict=True)) | {"evaluate_every": 0} for each in every]
     keys = TrainingExperiment.model_validate({"seeds": seeds, "measure": [measure]})
     runs = dict(enumerate(made))
-    found = plan.PlannedExperiment("a", keys, {}, runs=runs, seeds=tuple(range(seeds)), timed=timed)
-    return advice_needs.planned_needs(found)
+    found = plan.PlannedExperiment("a", keys, {}, runs=runs, timed=timed)
+    return suggestions.planned_needs(found)
 
 
 def test_a_plan_says_what_its_advice_will_lack():
@@ -373,11 +373,13 @@ def test_seconds_that_are_known_are_not_asked_for():
     assert "times_compared" not in set(advised(falling, made, timed)["name"])
 
 
-def test_accuracies_of_positions_are_no_shares_of_the_examples():
-    asked = ASKED._replace(by_position={"digits"})
+@pytest.mark.parametrize("change", [{"by_position": {"digits"}}, {"margins": {"test_loss": 0.05}}])
+def test_the_test_set_is_checked_for_a_share_of_the_examples_that_decides(change):
+    losses = pandas.DataFrame(rows("test_loss", "wwwww", [0.3] * 5))
+    frame = pandas.concat([comparisons(), losses], ignore_index=True)
     made = runs().assign(test_examples=20)
-    assert one(advised(made=made), "check", "test_set")["passed"] == 0
-    assert "test_set" not in set(advised(made=made, asked=asked)["name"])
+    assert one(advised(frame, made), "check", "test_set")["passed"] == 0
+    assert "test_set" not in names(advised(frame, made, ASKED._replace(**change)), "check")
 
 
 def test_no_number_of_seeds_is_said_to_settle_what_none_settles():

@@ -9,6 +9,7 @@ import pytest
 
 from batchscope.analysis import budget_comparisons
 from batchscope.analysis.budget_comparisons import Budget
+from batchscope.analysis.targets import ComparisonRequest
 
 NAN, INF = float("nan"), float("inf")
 STEPS = 8  # evaluations of a training, one per epoch of 32 examples
@@ -56,7 +57,8 @@ def of_numbers(**more):
 
 def read(tables, stated=(), margins=(), budget=None, **more):
     """Returns budget and outcome -> reading of one series; of one budget outcome -> reading."""
-    found = budget_comparisons.for_experiment(*tables, dict(stated), dict(margins), **more)
+    request = ComparisonRequest(dict(stated), dict(margins), **more)
+    found = budget_comparisons.for_experiment(*tables, request)
     if budget is None:
         return {(each.budget.kind, each.outcome): each for each in found}
     return {each.outcome: each for each in found if each.budget.kind == budget}
@@ -171,7 +173,7 @@ def test_a_target_that_nobody_reaches_takes_for_ever_and_one_at_the_start_is_a_b
     assert (never.values == INF).all() and never.not_reached.all()
     at = {"target": {"validation_loss": loss_of(8, 0.2, 2, 1)}}
     found = read(frames(rates=(0.2,)), at, budget="target")["updates"]
-    assert found.at_first.tolist() == [True, False, False]
+    assert found.at_first == {0}
 
 
 def test_whole_runs_are_read_at_one_rate_of_each_size():
@@ -198,12 +200,12 @@ def test_at_convergence_each_run_is_read_at_its_lowest_validation_loss():
     rows.loc[rows["seed"] == 1, "validation_loss"] = math.nan  # nor at its first evaluation
     found = read((runs, rows), budget="convergence")["test_loss"]
     assert found.values[:, [0, 2]].tolist() == [[7.0] * 2] * 3
-    assert np.isnan(found.values[:, 1]).all() and not found.still_falling.any()
+    assert np.isnan(found.values[:, 1]).all() and not found.still_falling
     runs, rows = frames(rates=(0.2,))
     late = (rows["batch_size"] == 16) & (rows["epoch"] > 5)
     rows.loc[late, "validation_loss"] += 1
     found = read((runs, rows), budget="convergence")["test_loss"]
-    assert found.still_falling.tolist() == [True, False, True]
+    assert found.still_falling == {0, 2}
 
 
 def test_without_test_data_in_the_trainings_validation_data_stand_in_and_are_not_flattered():
@@ -266,7 +268,7 @@ def test_each_series_is_read_by_what_it_learns():
             frame["dataset"] = name
             frame["run"] = f"{name}-" + frame["run"]
     tables = [pandas.concat(both, ignore_index=True) for both in zip(*parts, strict=True)]
-    found = budget_comparisons.for_experiment(*tables, {}, {})
+    found = budget_comparisons.for_experiment(*tables, ComparisonRequest())
     found = [each for each in found if each.budget.kind == "epochs"]
     datasets = [each.trainings.factors["dataset"] for each in found]
     assert datasets == ["diabetes"] * 2 + ["digits"] * 2

@@ -1,7 +1,5 @@
 """From tidy tables to the verdicts of claims: known answers, families, and what is not testable."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

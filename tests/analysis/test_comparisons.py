@@ -34,6 +34,7 @@ def reading(values, outcome="test_accuracy", margin=0.05, kind="epochs", **more)
     )
     rates, read = np.full(len(values), 0.1), np.zeros(values.shape, int)
     chosen = Choice(values, rates, marks.pop("on_edge"), read, marks.pop("tuned"))
+    marks = {name: {*np.flatnonzero(where)} for name, where in marks.items()}
     of, budget = Trainings({}, runs, runs[:0]), budget_comparisons.Budget(kind, 10.0)
     return budget_comparisons.BudgetComparison(of, budget, outcome, margin, chosen, **marks)
 

@@ -1,7 +1,5 @@
 """Error rates and coverage by simulation; at full size: benchmarks/error_rates.py."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

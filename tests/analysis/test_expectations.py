@@ -1,7 +1,5 @@
 """What a training gives at one batch size and rate: known answers from hand-made evaluations."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

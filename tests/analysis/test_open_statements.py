@@ -1,7 +1,5 @@
 """What a look finds open: which runs of which statement get how many seeds next."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -11,6 +11,7 @@ from scipy import stats
 
 from batchscope.analysis import open_statements, racing
 from batchscope.analysis.racing import Criterion
+from batchscope.analysis.targets import ComparisonRequest
 
 INF, NAN = math.inf, math.nan
 ANALYSES = (3, 6, 9)
@@ -102,8 +103,8 @@ def race(seeds=3, sizes=(8, 16), **more):
             rows.append({**run, **used, "seconds": NAN, **losses})
         runs.append({**run, "best_validation_loss": loss})
     frames = pandas.DataFrame(runs), pandas.DataFrame(rows)
-    target = {"target": {"validation_loss": 0.3}}
-    return racing.table(*frames, target, {}, ANALYSES, **more), frames[0]
+    request = ComparisonRequest({"target": {"validation_loss": 0.3}}, analyses=ANALYSES)
+    return racing.table(*frames, request, **more), frames[0]
 
 
 def test_the_table_says_which_rates_left():
@@ -116,7 +117,7 @@ def test_the_table_says_which_rates_left():
     assert {*racing.without_rates_that_left(runs, table)["learning_rate"]} == {0.2}
     kept, runs = race(protected={"8-0.1-0"})
     assert {*kept.loc[kept["status"] == "in_race", "run"]} == {"8-0.1-0", "8-0.2-0", "16-0.2-0"}
-    assert racing.table(runs, runs[:0], {}, {}, ()).empty
+    assert racing.table(runs, runs[:0], ComparisonRequest()).empty
 
 
 def test_rates_in_the_race_get_the_seeds_of_a_verdict():

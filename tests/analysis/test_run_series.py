@@ -6,8 +6,8 @@ import pandas
 import pytest
 
 from batchscope.analysis import intervals, run_series
-from batchscope.study import factor_words
-from batchscope.study.optimizer_constants import DEFAULT
+from batchscope.study import factor_maps
+from batchscope.study.run_factors import DEFAULT
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from batchscope.study.optimizer_constants import DEFAULT
     ],
 )
 def test_of_a_series(factors, words):
-    assert factor_words.describe(factors) == words
+    assert factor_maps.describe(factors) == words
 
 
 def test_the_base_batch_size_is_named_where_a_rule_reads_it():

@@ -42,6 +42,7 @@ def reading(values, outcome="test_accuracy", budget="epochs", **marks):
     found = budget_comparisons.from_column(runs, outcome)
     marks = {name: np.array(where) for name, where in marks.items()}
     chosen = {name: marks.pop(name) for name in ("on_edge", "tuned") if name in marks}
+    marks = {name: {*np.flatnonzero(where)} for name, where in marks.items()}
     chosen = found.chosen._replace(values=np.asarray(values, float).T, **chosen)
     return dataclasses.replace(found, budget=Budget(budget, 10.0), chosen=chosen, **marks)
 

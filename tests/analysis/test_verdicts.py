@@ -1,16 +1,16 @@
 """Statements of paired replicates: known answers, and verdicts that agree with their intervals."""
 
-from __future__ import annotations
-
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from batchscope.analysis import verdicts
-from batchscope.analysis.verdicts import Contrast, Statement
+from batchscope.analysis import contrasts, verdicts
+from batchscope.analysis.contrasts import Contrast, over_analyses
+from batchscope.analysis.verdicts import Statement
 from batchscope.study import stages
 from batchscope.study.outcomes import LEVEL, Reason, Verdict
 
@@ -72,7 +72,7 @@ def test_the_weakest_contrast_decides_and_the_contrary_takes_bonferroni():
     statement = Statement.all_hold((strong, Contrast(-SIX, low=0.0)))
     (found,) = judge([statement])
     assert found.verdict == Verdict.CONTRADICTED
-    assert statement.p[1] == pytest.approx(2 * statement.contrasts[1].p_against)
+    assert statement.p[1] == pytest.approx(2 * statement.contrasts[1].p_contrary)
     assert found.level == pytest.approx(LEVEL / 2 / 2)  # of two tests one is rejected, of two parts
 
 
@@ -114,7 +114,7 @@ def test_statements_of_the_same_numbers_count_once():
 def test_a_curve_that_turns_back_slowly_is_found_between_sizes_that_are_no_neighbours():
     noise = 0.1 * np.random.default_rng(2).normal(size=(6, 6))
     values = np.array([0.0, 2.0, 4.0, 3.9, 3.8, 3.7]) + noise
-    statement = verdicts.trend(values, range(6), rises=True)
+    statement = verdicts.trend([verdicts.trend_contrasts(values, range(6), rises=True)])
     assert len(statement.steps) == 15
     (found,) = judge([statement])
     assert (found.verdict, found.reason) == (Verdict.SUPPORTED, Reason.NOT_AT_EVERY_STEP)
@@ -123,7 +123,7 @@ def test_a_curve_that_turns_back_slowly_is_found_between_sizes_that_are_no_neigh
 def random_statement(rng, planned=()):
     """Return a statement of random contrasts: few or many, of two bounds or one, open or not."""
     seen = stages.analyses_so_far(int(rng.integers(1, 33 if planned else 9)), planned)
-    analyses = [[] for _ in seen]
+    parts = []
     for _ in range(int(rng.integers(1, 5))):
         bounds = [{"low": 0.0}, {"high": 0.5}, {"low": -1.0, "high": 1.0}][int(rng.integers(3))]
         ends = {
@@ -133,10 +133,8 @@ def random_statement(rng, planned=()):
         }
         values = rng.normal(rng.normal(0, 2), 1, seen[-1][0])
         tuned = bool(rng.random() < 0.1)
-        for analysis, (count, _) in zip(analyses, seen, strict=True):
-            analysis.append(Contrast(values[:count], **bounds, **ends, tuned=tuned))
-    statements = [Statement.all_hold(parts) for parts in analyses]
-    return verdicts.over_analyses(statements, [share for _, share in seen])
+        parts.append(Contrast(values, **bounds, **ends, tuned=tuned).at_analyses(seen))
+    return Statement.all_hold(parts)
 
 
 def read_off(judged):
@@ -173,15 +171,19 @@ def with_p(p, n):
     return Contrast(values + stats.t.isf(p, n - 1) * values.std(ddof=1) / math.sqrt(n), low=0.0)
 
 
+def staged(found, shares):
+    """Returns the statement about a contrast at analyses with these shares of the level."""
+    pairs = zip(found, shares, strict=True)
+    return Statement.all_hold([over_analyses(replace(each, share=share) for each, share in pairs)])
+
+
 def test_the_p_after_an_analysis_is_the_smallest_over_its_share():
     """p .03, .004, .0004 after 6, 9, 13 of 28 seeds: .0028, at 1/7 of 28."""
     found = [with_p(p, n) for p, n in ((0.03, 6), (0.004, 9), (0.0004, 13))]
     shares = stages.level_shares(stages.analysis_seeds(28))
     assert stages.analysis_seeds(28) == (6, 9, 13, 19, 28) and sum(shares) == pytest.approx(1)
-    statement = verdicts.over_analyses([Statement.all_hold([each]) for each in found], shares[:3])
-    assert statement.p[0] == pytest.approx(0.0028)
-    first = verdicts.over_analyses([Statement.all_hold([found[0]])], shares[:1])
-    assert first.p[0] == pytest.approx(0.03 * 28 / 6)
+    assert staged(found, shares[:3]).p[0] == pytest.approx(0.0028)
+    assert staged(found[:1], shares[:1]).p[0] == pytest.approx(0.03 * 28 / 6)
 
 
 @pytest.mark.parametrize(
@@ -192,9 +194,7 @@ def test_estimate_interval_and_n_are_those_of_the_analysis_that_decides_else_of_
 ):
     found = [with_p(p, n) for p, n in zip(p_values, (6, 9, 13), strict=True)]
     shares = stages.level_shares(stages.analysis_seeds(28))[:3]
-    (judged,) = judge(
-        [verdicts.over_analyses([Statement.all_hold([each]) for each in found], shares)]
-    )
+    (judged,) = judge([staged(found, shares)])
     assert judged.verdict == (Verdict.SUPPORTED if printed == 1 else Verdict.NOT_RESOLVED)
     contrast = found[printed]
     half = stats.t.isf(judged.level, contrast.n - 1) * contrast.error
@@ -206,8 +206,8 @@ def test_estimate_interval_and_n_are_those_of_the_analysis_that_decides_else_of_
 
 def test_an_analysis_without_more_replicates_spends_nothing():
     """Other statements may have more seeds by then; at the last one these six are no new ones."""
-    one = above([*SIX, math.nan])
-    found = verdicts.over_analyses([above(SIX), one, one], (0.2, 0.2, 0.6))
+    one = Contrast([*SIX, math.nan], low=0.0)
+    found = staged([Contrast(SIX, low=0.0), one, one], (0.2, 0.2, 0.6))
     assert {analysis.share for analysis in found.contrasts[0].analyses} == {0.2}
     assert found.p[0] == pytest.approx(Contrast(SIX, low=0.0).p / 0.2)
 
@@ -222,3 +222,16 @@ def test_each_family_has_its_own_level_and_rows_without_a_statement_stay():
     assert (one["level"], other["level"]) == (LEVEL / 2, LEVEL / 2) and none is rows[2]
     together = verdicts.judge(rows)
     assert {row["level"] for row in together[:2]} == {LEVEL / 4}
+
+
+@pytest.mark.parametrize(
+    ("of_test", "expected"),
+    [
+        (contrasts.difference_power, [27, 12, 8, 6, 5, 4]),
+        (contrasts.equivalence_power, [36, 15, 11, 8, 6, 4]),
+    ],
+)
+def test_seeds_of_a_difference_and_of_equivalence(of_test, expected):
+    assert [
+        contrasts.fewest_seeds(of_test, ratio) for ratio in (0.5, 0.8, 1, 1.25, 1.5, 2)
+    ] == expected

@@ -8,7 +8,7 @@ from batchscope.cli import reference
 from batchscope.core.errors import UserError
 from batchscope.study import decision_columns
 from batchscope.study.specifications import Table
-from batchscope.study.tables import TABLES
+from batchscope.study.table_entries import TABLES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference.md"
 

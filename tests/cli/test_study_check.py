@@ -1,7 +1,5 @@
 """A study's own data, before any job: their problems at once, and what `plan` shows of them."""
 
-from __future__ import annotations
-
 import importlib.util
 import multiprocessing
 import threading
@@ -13,7 +11,7 @@ import yaml
 
 import small_study
 from batchscope import datasets
-from batchscope.cli import entry, missing_times, study_check
+from batchscope.cli import entry, study_check
 from batchscope.core.errors import UserError
 from batchscope.study import config
 from prepared_data import SPLIT
@@ -31,7 +29,7 @@ DATASETS = {
 def write(tmp_path, monkeypatch):
     """Return a function that writes a study `c.yaml` of data sets, and the first of these."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(missing_times, "note_missing_times", lambda *_: None)
+    monkeypatch.setattr(study_check, "note_missing_times", lambda *_: None)
     Path("b.csv").write_text("a,y\n1,x\n2,\n")
     np.savez("c.npz", inputs=np.random.rand(40, 300), labels=np.arange(40) % 2 + 0.5)
 

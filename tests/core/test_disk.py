@@ -1,14 +1,17 @@
-"""Atomic writes, where the disk is full."""
+"""Files: atomic writes, also on a full disk, and locks that one process at a time holds."""
 
 import contextlib
 import errno
 import math
 import os
 import resource
+import socket
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import project
 from batchscope.core import disk
 from batchscope.core.errors import UserError
 
@@ -79,3 +82,52 @@ def test_a_link_is_a_copy_where_links_are_not_to_be_had(tmp_path, monkeypatch):
     disk.link(source, tmp_path / "c")
     assert (tmp_path / "c").read_text() == "text" and not (tmp_path / "c").samefile(source)
     assert (tmp_path / "c").stat().st_mode & 0o777 == source.stat().st_mode & 0o777
+
+
+HOLDING = """
+import sys
+from pathlib import Path
+from batchscope.core import disk
+with disk.lock(Path(sys.argv[1]), "do this"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    return tmp_path / "run" / "file"
+
+
+@pytest.fixture
+def holder(path):
+    process = project.start(HOLDING, path)
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_a_second_process_learns_who_holds_it(holder, path, monkeypatch):
+    monkeypatch.setattr(disk, "LOCK_SECONDS", 0)
+    with pytest.raises(UserError) as caught, disk.lock(path, "do this"):
+        pass
+    assert str(caught.value).startswith(f"{path.parent}: received ")
+    assert f"process {holder.pid} on {socket.gethostname()}" in str(caught.value)
+
+
+def test_who_is_killed_holds_nothing(holder, path):
+    holder.kill()
+    with disk.lock(path, "do this"):  # it may take a moment to end
+        assert path.read_text().startswith(f"process {os.getpid()} on ")
+    assert not path.exists()
+
+
+def test_a_file_system_without_locks_is_no_error(path, monkeypatch, capsys):
+    def refuse(*arguments):
+        raise OSError(errno.ENOLCK, "Refused")
+
+    monkeypatch.setattr(disk.fcntl, "lockf", refuse)
+    with disk.lock(path, "train this run"):
+        assert "Refused" in capsys.readouterr().err
+    assert not path.exists()

@@ -11,8 +11,8 @@ from batchscope import datasets
 from batchscope.core import disk, errors
 from batchscope.core.errors import UserError
 from batchscope.measures import displacement
-from batchscope.measures.finished_run import FinishedRun
-from batchscope.report import report_inputs
+from batchscope.measures.measure_job import FinishedRun
+from batchscope.report import page_figures
 from batchscope.store import paths, records
 from batchscope.study import dataset_definitions, names
 from batchscope.tables import csv_tables, long_tables, run_table
@@ -63,7 +63,7 @@ def load(results, study, run):
 
 
 def reported(results, study, run):
-    return report_inputs.read_figures(results / "figures", False)
+    return page_figures.read(results / "figures")
 
 
 def made(table):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from batchscope.datasets import labels
+from batchscope.datasets import conversion
 from batchscope.store import paths
 from batchscope.study import dataset_definitions
 from prepared_data import DATA, SPLIT, everything, fault, little_mnist, npz, prepared, real
@@ -93,7 +93,9 @@ def test_each_position_of_tokens_is_predicted(own_labels, tmp_path):
 def test_labels_of_every_kind_are_the_same_classes(given, names):
     part_labels = {"train": ("a", given), "test": ("b", given[3:])}
     examples = {"train": IMAGES, "test": IMAGES[3:]}
-    pairs, class_names, task = labels.label_examples("own", "images", None, examples, part_labels)
+    pairs, class_names, task = conversion.label_examples(
+        "own", "images", None, examples, part_labels
+    )
     assert pairs["train"][1].tolist() == LABELS.tolist() and class_names == names
     assert pairs["test"][1].tolist() == LABELS[3:].tolist()
     assert pairs["test"][1].dtype == np.int32 and task == "classification"

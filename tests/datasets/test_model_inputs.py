@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from batchscope import datasets
-from batchscope.datasets import model_inputs
+from batchscope.datasets import prepared
 from batchscope.store import records
-from batchscope.study import dataset_definitions, example_kinds
+from batchscope.study import dataset_definitions, tasks
 from prepared_data import SPLIT, csv, image_files, npz
 
 GREY, COLOUR = np.zeros((30, 6, 5), np.uint8), np.zeros((30, 6, 5, 3), np.float32)
@@ -44,11 +44,11 @@ SEQUENCES = {"x_train": TOKENS, "y_train": LABELS, "x_test": TOKENS + 2, "y_test
 def test_a_look_is_what_preparing_finds(make, expected, tmp_path):
     definition = dataset_definitions.resolve(make(tmp_path))
     token = dataset_definitions.token("own", definition)
-    _, examples = model_inputs.input_and_size("own", definition)
+    _, examples = prepared.input_and_size_from_definition("own", definition)
     for _ in range(2):
-        result = datasets.complete_model_input(tmp_path, token, definition)
-        assert result._replace(scaling=None) == model_inputs.ModelInput(*expected)
-        assert (result.scaling is not None) == (result.kind == example_kinds.IMAGES)
+        result, _ = datasets.input_and_size(tmp_path, token, definition)
+        assert result._replace(scaling=None) == prepared.ModelInput(*expected)
+        assert (result.scaling is not None) == (result.kind == tasks.IMAGES)
         datasets.prepare(token, definition, tmp_path)
     assert examples == records.training_size(tmp_path, token)
 
@@ -67,7 +67,20 @@ def test_what_images_are_multiplied_by_and_who_says_so(images, options, expected
         definition = npz(tmp_path, {"images": images, "labels": LABELS}, **options)
     definition = dataset_definitions.resolve(definition)
     token = dataset_definitions.token("own", definition)
-    assert datasets.complete_model_input(tmp_path, token, definition).scaling == expected
+    assert datasets.input_and_size(tmp_path, token, definition)[0].scaling == expected
     datasets.prepare(token, definition, tmp_path)
-    assert datasets.complete_model_input(tmp_path, token, definition).scaling == expected
     assert datasets.load(tmp_path, token).model_input.scaling == expected
+
+
+def test_a_token_that_no_part_has_does_not_count(tmp_path):
+    """Row 29 alone has the token 29. It is the tenth of its class, and nine are drawn."""
+    rows = np.arange(2, 30, 3)
+    drawn = (np.random.default_rng([seed, 2]).permutation(rows).tolist() for seed in range(99))
+    seed = next(seed for seed, order in enumerate(drawn) if order[-1] == 29)
+    tokens, split = np.arange(30).repeat(2).reshape(30, 2), dict.fromkeys(SPLIT, 0.3)
+    definition = npz(tmp_path, {"inputs": tokens, "labels": LABELS}, split={**split, "seed": seed})
+    token = dataset_definitions.token("own", definition)
+    before, _ = datasets.input_and_size(tmp_path, token, definition)
+    datasets.prepare(token, definition, tmp_path)
+    assert before == datasets.load(tmp_path, token).model_input
+    assert before.largest == 28

@@ -1,19 +1,25 @@
-"""What a prepared folder holds, what a crash leaves behind, and what people are told."""
+"""Prepared folders: their arrays and record, fitted features, crashes and changed files."""
 
 import itertools
+import json
 import multiprocessing
 import os
 import resource
 import signal
 
 import numpy as np
+import pandas
 import pytest
 
 from batchscope import datasets
 from batchscope.core import disk
 from batchscope.core.errors import UserError
+from batchscope.datasets import preparation
+from batchscope.datasets.prepared import input_and_size_from_definition
 from batchscope.store import paths
-from prepared_data import fault, npz, read
+from batchscope.study import dataset_definitions
+from prepared_data import all_parts, csv, fault, npz, prepared, read
+from project import ROOT
 
 TOKEN = "digits-00000000"
 
@@ -138,3 +144,65 @@ def test_arrays_are_hashed_once_per_change(folder, monkeypatch):
     load(folder)
     load(folder)
     assert hashed == ["test_labels.npy"]
+
+
+PAGE = (ROOT / "docs" / "data_and_models.md").read_text(encoding="utf-8")
+CODE = PAGE[PAGE.index("import json\n") :].partition("```")[0]
+NAN = np.nan
+TRAIN = pandas.DataFrame({"x": [1, NAN, 4, 7], "k": ["a", "c", NAN, "a"], "z": 5.0})
+OTHERS = pandas.DataFrame({"x": [NAN, 10, 1], "k": ["b", "c", "b"], "z": [6.0, 5, 5]})
+
+
+def test_features_by_hand():
+    transformer = preparation.fit_features("own", TRAIN)
+    deviation = np.std([1, 4, 4, 7])  # the median is 4, and so is the mean
+    expected = [[0, 0, 0, 1], [6 / deviation, 0, 1, 0], [-3 / deviation, 0, 0, 0]]
+    assert transformer.transform(OTHERS) == pytest.approx(np.array(expected))
+    assert transformer.transform(TRAIN)[:, 1:3].tolist() == [[1, 0], [0, 1], [0, 0], [1, 0]]
+    assert preparation.features_record(transformer) == {
+        "feature_means": [4, 0, 0, 5],
+        "feature_deviations": [pytest.approx(deviation), 1, 1, 1],
+        "feature_names": ["x", "k=a", "k=c", "z"],
+        "feature_medians": {"x": 4, "z": 5},
+        "categories": {"k": ["a", "c"]},
+    }
+
+
+def lines(rows=40):
+    """A number with gaps, words (one is rare), a truth, a code, and a label that they tell."""
+    yield "x,job,member,code,note,label"
+    for row in range(rows):
+        x, job = row * row, "rare" if row == 7 else ("nurse", " chef ")[row % 2]
+        told = "no" if row % 4 else "yes"
+        yield f"{'' if row % 8 == 5 else x},{job},{row % 3 == 0},{row % 2},n{row},{told}"
+
+
+def test_the_code_of_the_page_repeats_a_table_of_words_and_gaps(tmp_path):
+    text = "\n".join(lines())
+    options = {"ignore": ["note"], "missing": "median", "categorical": ["code"]}
+    data = prepared(tmp_path, csv(tmp_path, text, **options))
+    record, seen = data.record, data.record["categories"]["job"]
+    jobs = [f"job={word}" for word in seen]
+    assert record["feature_names"] == ["x", *jobs, "member", "code=0", "code=1"]
+    assert {"chef", "nurse"} <= {*seen} <= {"chef", "nurse", "rare"}
+    (tmp_path / "record.json").write_text(json.dumps(record))
+    code = CODE.replace("results/data/table-12345678", str(tmp_path))
+    exec(code.replace("new.csv", str(tmp_path / "own.csv")), variables := {})
+    repeated = variables["features"].to_numpy(float)
+    stored, _ = all_parts(data)
+    order = [np.lexsort(item.T.round(4)) for item in (repeated, stored)]
+    assert repeated[order[0]] == pytest.approx(stored[order[1]], abs=1e-5)
+    assert data.images("train")[:, -3].astype(float).mean() == pytest.approx(0, abs=1e-6)
+    # The input of a model is known before the data are prepared.
+    definition = dataset_definitions.resolve(csv(tmp_path, text, **options))
+    assert input_and_size_from_definition("own", definition)[0] == data.model_input
+
+
+def test_the_best_labels_for_every_example_are_chosen_by_the_training_part():
+    train = np.array([[1, 1, 0], [1, 0, 0], [1, 1, 0], [1, 0, 1]])
+    # Naming the first: 2*4 / (4 + 7); the first two: 2*6 / (8 + 7); all: 2*7 / (12 + 7).
+    other = np.array([[1, 0, 0], [0, 1, 1]])
+    labels = {"train": train, "validation": train, "test": other}
+    result = preparation.baselines("multi_label", labels)
+    assert result["validation"]["f1"] == pytest.approx(12 / 15)
+    assert result["test"]["f1"] == pytest.approx(2 * 2 / (4 + 3))

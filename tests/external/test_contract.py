@@ -13,8 +13,8 @@ from batchscope.core.errors import UserError
 from batchscope.external import external_runs
 from batchscope.store import records
 from batchscope.study import config
-from batchscope.study.log_keys import Logs
-from batchscope.tables import experiment_tables
+from batchscope.study.log_format import Logs
+from batchscope.tables import study_tables
 
 CASES = Path(__file__).resolve().parents[1] / "data" / "external"
 
@@ -43,7 +43,7 @@ def tables(folder, case, **keys):
     path = folder / "mine.yaml"
     runs = {"files": str(CASES / case), **keys}
     path.write_text(f"study: mine\nexperiments:\n  a: {{runs: {runs}}}\n".replace("'", '"'))
-    return experiment_tables.make(folder / "results", config.study(path), "a")
+    return study_tables.make(folder / "results", config.study(path), "a")
 
 
 def means(built, outcome, column="mean"):
@@ -238,6 +238,15 @@ def test_a_factor_that_changes_within_a_run_is_none(name, tmp_path):
     assert has_note(result, "changes within a run", "learning_rate")
     other = changed(tmp_path, name, ("learning_rate", "weight_decay"))
     assert other.factors == () and has_note(other, "weight_decay")
+
+
+def test_updates_and_not_epochs_tell_whether_a_scheduled_rate_is_a_factor(tmp_path):
+    rows = [
+        {"batch_size": size, "step": step, "epoch": step // 2, "lr": 1 / step, "val_loss": size}
+        for size in (8, 16, 32)
+        for step in (2, 3, 4, 5)
+    ]
+    assert write(tmp_path, rows).factors == ()
 
 
 def test_a_named_factor_that_changes_within_a_log_is_an_error(tmp_path):

@@ -7,10 +7,12 @@ import pytest
 
 import own_table
 from batchscope.analysis import budget_comparisons, run_series
+from batchscope.analysis.targets import ComparisonRequest
 from batchscope.core.errors import UserError
 from batchscope.external import external_runs
-from batchscope.study import columns, tasks
-from batchscope.study.log_keys import Logs
+from batchscope.study import tasks
+from batchscope.study.log_format import Logs
+from batchscope.study.table_entries import TRAJECTORIES, measure_columns
 from batchscope.study.tasks import CLASSIFICATION
 from batchscope.tables import csv_tables, run_table
 from batchscope.tables.long_tables import FIRST_COLUMNS
@@ -116,11 +118,11 @@ def test_a_row_per_training_and_a_row_per_evaluation(tmp_path):
     runs, trajectories = tables(tmp_path, frame, factors=["variant", "mean"])
     assert len(runs) == 36 and len(trajectories) == len(frame)
     assert runs["run"].is_unique and set(trajectories["run"]) == set(runs["run"])
-    known = columns.measure_columns({"evaluate": {}}, [CLASSIFICATION])
+    known = measure_columns({"evaluate": {}}, [CLASSIFICATION])
     own = ["own_variant", "own_mean"]
     at = known.index("status")
     assert list(runs) == [*known[:at], *own, *known[at:]]
-    of_classes = tasks.columns_of_tasks(columns.TRAJECTORIES, [CLASSIFICATION])
+    of_classes = tasks.columns_of_tasks(TRAJECTORIES, [CLASSIFICATION])
     assert list(trajectories) == [*FIRST_COLUMNS[:-1], *own, "status", *of_classes]
     assert run_series.series_factors(runs) == ["own_variant"]
     assert (runs["machine"] == "elsewhere").all() and (runs["status"] == "finished").all()
@@ -153,7 +155,8 @@ def test_a_regression_made_elsewhere_has_its_columns_and_no_others(tmp_path):
     assert (runs["generalisation_gap_r2"] == 1.0).all() and runs["test_mse"].isna().all()
     last = frame.groupby("batch_size")["test_mae"].min()
     assert runs.groupby("batch_size")["test_mae"].max().to_numpy() == pytest.approx(last, rel=0.1)
-    result = budget_comparisons.for_experiment(runs, trajectories, {}, {"test_mae": 1.0})
+    request = ComparisonRequest(margins={"test_mae": 1.0})
+    result = budget_comparisons.for_experiment(runs, trajectories, request)
     outcomes = {
         item.outcome: item.higher_is_better for item in result if item.budget.kind == "updates"
     }

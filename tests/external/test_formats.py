@@ -8,8 +8,8 @@ import pandas
 import pytest
 
 from batchscope.core.errors import UserError
-from batchscope.external import external_runs, printed_lines
-from batchscope.study.log_keys import CommandLog, Logs
+from batchscope.external import external_runs, text_logs
+from batchscope.study.log_format import CommandLog, Logs
 
 NANOGPT = """Overriding: batch_size = 12
 number of parameters: 10.65M
@@ -126,8 +126,8 @@ def test_printed_lines_are_read_by_patterns(tmp_path):
     ],
 )
 def test_patterns_match_any_place_of_a_line(line, pattern, values):
-    (row,) = printed_lines.read("a.log", f"first\n{line}\n", [pattern]).rows.to_numpy().tolist()
-    assert row == values
+    log = text_logs.read_printed_lines("a.log", f"first\n{line}\n", [pattern])
+    assert log.rows.to_numpy().tolist() == [values]
 
 
 def test_json_lines_have_nested_names_and_lines_of_parameters(tmp_path):

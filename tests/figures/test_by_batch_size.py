@@ -52,6 +52,21 @@ def test_one_seed_has_the_error_of_its_value():
     assert np.diff(bars(mean)[:, :, 1]).ravel() == pytest.approx([0.2] * 3)
 
 
+def test_panels_that_share_a_logarithmic_axis_show_all_of_their_values():
+    series = [
+        run_series.Series("", {}, runs_of(distance=factor * np.array([1, 10, 100])))
+        for factor in (1000, 1)
+    ]
+    contents = [by_batch_size.PanelContent(DISTANCE, "", [line]) for line in series]
+    frame = pandas.concat(line.frame for line in series)
+    with canvas.style():
+        _, grid = by_batch_size.draw_contents(frame, contents, 1)
+    assert grid[0].get_yscale() == "log"
+    for axes, line in zip(grid, series, strict=True):
+        low, high = axes.get_ylim()
+        assert low < line.frame["distance"].min() and line.frame["distance"].max() < high
+
+
 def test_failures_are_marked_and_in_no_mean(two_rates):
     figure, frame = frame_of("weight_distance", two_rates)
     at_32 = (frame["learning_rate"] == 0.05) & (frame["batch_size"] == 32)

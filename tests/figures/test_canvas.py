@@ -5,7 +5,7 @@ import pandas
 import pytest
 
 from batchscope.analysis import intervals
-from batchscope.figures import axis_scales, canvas
+from batchscope.figures import canvas
 from drawing import legend
 
 
@@ -32,14 +32,14 @@ def test_a_panel_with_zero_stays_linear_next_to_a_logarithmic_one():
     wide, narrow = np.array([0.001, 0.03, 1.0]), np.array([0.30, 0.35, 0.40])
     with canvas.style():
         _, grid = canvas.panels(3)
-        axis_scales.set_value_scale(grid, [wide, narrow, narrow - narrow[0]])
+        canvas.set_value_scale(grid, [wide, narrow, narrow - narrow[0]])
     assert [axes.get_yscale() for axes in grid] == ["log", "log", "linear"]
 
 
 @pytest.mark.parametrize(("sizes", "margin"), [((16, 32, 128), 0.45), (range(16, 129), 0.12)])
 def test_the_axis_of_batch_sizes_ends_shortly_beyond_them(sizes, margin):
     _, (axes,) = canvas.panels(1)
-    axis_scales.set_batch_size_axis(axes, [*sizes])
+    canvas.set_batch_size_axis(axes, [*sizes])
     assert axes.get_xlim() == pytest.approx((4 - margin, 7 + margin))
 
 

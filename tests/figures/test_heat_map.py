@@ -8,8 +8,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.patches import Rectangle
 
 from batchscope import figures
-from batchscope.figures import deciding_outcome
-from batchscope.figures.kinds import heat_map
+from batchscope.figures.kinds import heat_map, primary
 from batchscope.study.decision_columns import ADVICE, COMPARISONS
 from drawing import drawn, legend, texts, titles
 
@@ -56,14 +55,28 @@ def tables(cost=COST, target=True):
     )
 
 
+def test_runs_of_another_series_are_in_no_cell():
+    """Rising batch sizes have no advice, but begin at a size and a rate of a constant one."""
+    constant, rising = tables(), tables({(16, 0.1): (800, 900), (16, 0.3): (900, 900)})
+    frames = {}
+    for name in ("runs", "trajectories", "advice", "comparisons"):
+        frames[name] = getattr(constant, name).assign(batch_schedule="constant")
+        if "run" in frames[name]:
+            rows = getattr(rising, name).assign(batch_schedule="seesaw")
+            rows["run"] = "rising " + rows["run"]
+            frames[name] = pandas.concat([frames[name], rows])
+    frame = heat_map.select(figures.FigureTables(**frames), RATE_MAP)
+    pandas.testing.assert_frame_equal(frame, heat_map.select(constant, RATE_MAP))
+
+
 @pytest.mark.parametrize(
     ("target", "title"), [(True, "Examples to validation loss 0.2"), (False, "Lowest validation")]
 )
 def test_the_title_names_the_outcome_of_the_cells(target, title):
     frame = heat_map.select(tables(target=target), RATE_MAP)
-    assert deciding_outcome.with_title(RATE_MAP, frame).title.startswith(title)
+    assert primary.with_title(RATE_MAP, frame).title.startswith(title)
     mixed = pandas.concat([frame, frame.assign(outcome="seconds")])
-    assert not deciding_outcome.with_title(RATE_MAP, mixed).title.startswith(title)
+    assert not primary.with_title(RATE_MAP, mixed).title.startswith(title)
 
 
 def test_a_cell_is_the_mean_cost_of_its_seeds_or_counts_those_that_reached_the_target():

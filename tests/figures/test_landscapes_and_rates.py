@@ -9,7 +9,7 @@ import pytest
 from matplotlib.contour import ContourSet
 
 from batchscope import figures
-from batchscope.figures.kinds import surface
+from batchscope.figures.kinds import landscape
 from drawing import drawn, legend, texts, titles
 
 SIZES, RATES = (32, 64, 128, 256), (0.01, 0.02, 0.04, 0.08, 0.16)
@@ -48,10 +48,10 @@ def test_a_line_has_its_seeds_and_its_mean(finished_tables):
 
 
 def test_levels_are_round_and_enclose_all_losses():
-    levels = surface.contour_levels(np.array([0.03, 2.0, 70.0, math.nan, math.inf]))
+    levels = landscape.contour_levels(np.array([0.03, 2.0, 70.0, math.nan, math.inf]))
     assert levels == pytest.approx([0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100])
     for ends in ((0.31, 0.9), (-0.1, 5.0), (1e-9, 1e30), (0.5, 0.5)):
-        levels = surface.contour_levels(np.array(ends))
+        levels = landscape.contour_levels(np.array(ends))
         assert levels[0] <= ends[0] and levels[-1] >= ends[1] and 1 < len(levels) <= 14
         assert ends[1] > 1e9 or np.ptp(np.diff(levels)) == pytest.approx(0)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+import project
 from batchscope.cli import entry, steps
 from batchscope.core import disk
 from batchscope.host import fork_server
@@ -35,14 +36,7 @@ class Launcher:
             f"fork_server.launch(Path({str(ROOT / 'workflow')!r}));"
             "print(flush=True); sys.stdin.read()"
         )
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow")}
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", code],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
+        self.process = project.start(code)
         self.process.stdout.readline()
         self.environment = {"BATCHSCOPE_SNAKEMAKE_PID": str(self.process.pid)}  # of its jobs
         self.server = psutil.Process(self.process.pid).children()[0]
@@ -125,28 +119,21 @@ def long_training(made, results, seed: int, **options) -> tuple[subprocess.Popen
     return process, folder
 
 
-def test_a_signal_reaches_the_step(launcher, results):
-    process, folder = long_training(launcher, results, seed=10)
-    process.terminate()
-    process.communicate(timeout=LIMIT)
-    assert process.returncode == entry.INTERRUPTED_STATUS
-    assert (folder / "checkpoint.npz").exists() and not (folder / "record.json").exists()
-
-
-def test_a_killed_job_takes_its_step_along(launcher, results):
-    process, _ = long_training(launcher, results, seed=12)
+@pytest.mark.parametrize(
+    ("receiver", "signum", "status"),
+    [
+        ("job", signal.SIGTERM, entry.INTERRUPTED_STATUS),
+        ("job", signal.SIGKILL, -9),
+        ("step", signal.SIGSEGV, 139),
+    ],
+)
+def test_a_served_job_and_its_step_end_together(launcher, results, receiver, signum, status):
+    process, folder = long_training(launcher, results, seed=10 + signum)
     (step,) = forks(launcher)
-    process.kill()
-    process.communicate()
-    assert psutil.wait_procs([step], LIMIT)[1] == []
-
-
-def test_a_killed_step_fails_its_job(launcher, results):
-    process, _ = long_training(launcher, results, seed=13)
-    (step,) = forks(launcher)
-    step.send_signal(signal.SIGSEGV)
+    {"job": process, "step": step}[receiver].send_signal(signum)
     _, errors = process.communicate(timeout=LIMIT)
-    assert process.returncode == 139 and "SIGSEGV" in errors
+    assert process.returncode == status and ("SIGSEGV" in errors) == (status == 139)
+    assert (folder / "checkpoint.npz").exists() and not (folder / "record.json").exists()
     wait_for(lambda: not forks(launcher))
 
 
@@ -279,9 +266,7 @@ figures.write(sys.argv[1], [*figures.FIGURES][:2], sys.argv[1], processes=2)
 
 def started_by(program: str, count: int, *arguments: str) -> tuple[subprocess.Popen, list]:
     """Run a program; return it with the processes that it says to have started."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow")}
-    command = [sys.executable, "-c", program, *arguments]
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    process = project.start(program, *arguments)
     return process, [psutil.Process(int(process.stdout.readline())) for _ in range(count)]
 
 

@@ -3,14 +3,13 @@
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 
 import pytest
 
+import project
 from batchscope.host import interruption
-from project import ROOT
 
 # A step whose main process waits for processes of a pool, each of which waits too.
 STEP = """
@@ -33,17 +32,8 @@ sys.exit(fork_server.run([sys.argv[1]], main))
 """
 
 
-def start(code: str, *arguments: str) -> subprocess.Popen:
-    """Start a program that receives SIGINT, although tests may run in the background."""
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "workflow")},
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+def start(code: str, *words: str) -> subprocess.Popen:
+    return project.start(code, *words, stderr=subprocess.PIPE, start_new_session=True)
 
 
 @pytest.mark.parametrize("step", ["figures", "train"], ids=["in its process", "in a copy of it"])

@@ -1,13 +1,12 @@
 """Trainings that the kernel killed for memory: apart from other kills, recorded, or tried again."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -44,7 +43,7 @@ class Groups:
         for name, text in files.items():
             (self.top / group / name).write_text(f"{text}\n")
 
-    def use(self, monkeypatch) -> Groups:
+    def use(self, monkeypatch) -> Self:
         paths = {
             "GROUPS_FILE": self.own,
             "CONTROLLERS_FOLDER": self.root,
@@ -111,6 +110,7 @@ def test_a_scheduler_may_give_more_memory(tmp_path, monkeypatch):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
+from typing import Self
 from batchscope.core import errors
 from batchscope.cli import entry, steps
 from batchscope.host import fork_server, memory_limits

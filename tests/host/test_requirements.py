@@ -11,7 +11,7 @@ import commanded
 from batchscope.cli import entry
 from batchscope.core import disk
 from batchscope.host import requirements
-from batchscope.rules import inputs, session, targets
+from batchscope.rules import inputs, session
 from batchscope.rules.study import CalledStudy
 from batchscope.store import jobs, paths, status
 from batchscope.study import config, names
@@ -72,7 +72,7 @@ def test_jobs_that_need_a_gpu_are_left_out_or_sent(study, sent):
     session.prepare_environment(gpus=sent)
     made = CalledStudy(study, "study.yaml", "full", False)
     assert len(study.runs) == 8
-    assert [needs_gpu(path) for path in targets.run_targets(made)].count(True) == 4 * sent
+    assert [needs_gpu(path) for path in inputs.run_targets(made)].count(True) == 4 * sent
     for experiment, count in (("trained", 12), ("timed", 2)):
         read = inputs.table_sources(made, experiment)
         assert len(read) == count * (1 + sent)
@@ -112,7 +112,7 @@ def test_runs_wait_for_a_path_that_their_command_requires():
     Path("mine/study.yaml").write_text(yaml.safe_dump(raw))
     Path("mine/envs/here").mkdir(parents=True)
     study = config.study("mine/study.yaml")
-    records = targets.run_targets(CalledStudy(study, "mine/study.yaml", "full", False))
+    records = inputs.run_targets(CalledStudy(study, "mine/study.yaml", "full", False))
     assert len(records) == 2 and all("+env=here+" in path for path in records)
     counts = Counter(row.status for row in status.rows(study, "results"))
     assert counts == {"not_installed": 2, "missing": 2}

@@ -5,7 +5,7 @@ import pytest
 import measured_run
 from batchscope.core.errors import UserError
 from batchscope.measures import evaluate
-from batchscope.measures.finished_run import FinishedRun
+from batchscope.measures.measure_job import FinishedRun
 from batchscope.store import paths, records
 from measured_run import RUN, write_dataset, write_record, write_run
 

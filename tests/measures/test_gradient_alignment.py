@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from batchscope.measures import gradient_alignment
-from batchscope.measures.finished_run import FinishedRun
+from batchscope.measures.measure_job import FinishedRun
 from measured_run import RUN, measured, write_run_of_four_epochs
 
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 from batchscope.core.errors import UserError
 from batchscope.datasets import Examples
 from batchscope.measures import hessian
-from batchscope.measures.finished_run import FinishedRun
+from batchscope.measures.measure_job import FinishedRun
 from batchscope.study import names
 from batchscope.training.losses import Objective
 from measured_run import measured

@@ -7,9 +7,9 @@ import tensorflow as tf
 from batchscope import datasets
 from batchscope.core import disk
 from batchscope.core.errors import UserError
-from batchscope.datasets.model_inputs import ModelInput
-from batchscope.measures import batch_norm_statistics, line, measure_job
-from batchscope.measures.finished_run import FinishedRun
+from batchscope.datasets.prepared import ModelInput
+from batchscope.measures import line, measure_job
+from batchscope.measures.measure_job import FinishedRun
 from batchscope.store import paths, records
 from batchscope.study import names
 from batchscope.training import losses, models
@@ -126,7 +126,7 @@ def test_ends_are_evaluations_after_the_same_estimate(normalised):
         model = FinishedRun(results, run, model_file).model("final")
         train = losses.Objective(model, dataset.examples("train"))
         stored = train.evaluate()[0]
-        batch_norm_statistics.make_estimator(model, dataset.examples("train"))()
+        line.statistics_estimator(model, dataset.examples("train"), 70)()
         for split in paths.SPLITS:
             loss, metrics = train.with_examples(dataset.examples(split)).evaluate()
             assert record[f"{split}_loss"][position] == loss
@@ -140,14 +140,14 @@ def test_moving_statistics_are_those_of_the_chunks_by_their_size(normalised):
     model, examples = run.model("final"), run.data.examples("train")
     images = np.asarray(examples.images)
     # All in one chunk: what training mode gives.
-    batch_norm_statistics.make_estimator(model, examples)()
+    line.statistics_estimator(model, examples, 70)()
     scaled = tf.constant(images / 16, tf.float32)
     inference = model(scaled, training=False).numpy()
     np.testing.assert_allclose(inference, model(scaled, training=True).numpy(), atol=1e-5)
-    first = batch_norm_statistics.normalisation_layers(model)[0]
+    first = next(layer for layer in model.layers if "batch_normalization" in layer.name)
     # An overflow at one point of a line must not stay for the next.
     first.moving_mean.assign(np.full(4, np.nan))
-    batch_norm_statistics.make_estimator(model, examples, chunk=40)()
+    line.statistics_estimator(model, examples, 40)()
     inputs = model.get_layer("conv")(images.astype(np.float32) / 16).numpy().astype(np.float64)
     np.testing.assert_allclose(first.moving_mean, inputs.mean((0, 1, 2)), rtol=1e-4, atol=1e-6)
     variance = (40 * inputs[:40].var((0, 1, 2)) + 30 * inputs[40:].var((0, 1, 2))) / 70

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from batchscope.core import disk
 from batchscope.measures import noise_scale
-from batchscope.measures.finished_run import FinishedRun
+from batchscope.measures.measure_job import FinishedRun
 from batchscope.store import paths
 from batchscope.training import losses
 from measured_run import COUNTS, DATASET, RUN, measured, write_run_of_four_epochs

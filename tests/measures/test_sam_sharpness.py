@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from batchscope.measures import sam_sharpness
-from batchscope.measures.finished_run import FinishedRun
+from batchscope.measures.measure_job import FinishedRun
 from batchscope.study.registry import MEASURES
 from measured_run import RUN, measured
 

@@ -1,7 +1,5 @@
 """Recommendations: rows of the advice and of comparisons as cards, and as text."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from typing import Any
@@ -12,10 +10,10 @@ import pytest
 import commanded
 from batchscope import figures
 from batchscope.core.errors import UserError
-from batchscope.figures import deciding_outcome
-from batchscope.report import equal_budgets, page, recommendation
+from batchscope.figures.kinds import primary
+from batchscope.report import experiment_section, recommendation, rendering
 from batchscope.report.text import bracketed, difference, level, unit
-from batchscope.study import advice_needs
+from batchscope.study import suggestions
 from batchscope.study.decision_columns import ADVICE, COMPARISONS
 from batchscope.study.study_file import Guess
 
@@ -118,12 +116,14 @@ def more_advice(*rows, **head) -> pandas.DataFrame:
 
 
 def sentence(macro: str, card: dict[str, Any]) -> str:
-    return str(getattr(page._environment().get_template("decision.txt.j2").module, macro)(card))
+    return str(
+        getattr(rendering._environment().get_template("decision.txt.j2").module, macro)(card)
+    )
 
 
 def terminal(*cards, guess=None) -> str:
     schedules = {"gap": {"ramps": [], "local_critical": []}}
-    return page.render("advice.txt.j2", cards=cards, schedules=schedules, guess=guess)
+    return rendering.render("advice.txt.j2", cards=cards, schedules=schedules, guess=guess)
 
 
 def test_a_card_is_the_rows_of_its_tables(study):
@@ -206,7 +206,7 @@ def test_batch_sizes_have_a_row_each(study):
 
 def test_disturbed_timings_have_a_command_and_leave_seconds_out(study):
     change = {"item": "suggestion", "name": "timings_disturbed"}
-    change |= {"key": advice_needs.RERUN, "value": "time_epoch"}
+    change |= {"key": suggestions.RERUN, "value": "time_epoch"}
     advice = more_advice(change).replace({"name": {"seconds": "examples"}})
     compared = _comparisons()
     examples = compared[compared["outcome"] == "seconds"].assign(outcome="examples")
@@ -258,7 +258,7 @@ def test_an_essential_check_decides_the_headline(study, headline, check, phrases
     card = card_of(study, advice=advice)
     assert card["best"] is None and card["stop"] == {} and card["code"] == []
     counts = {"runs": 1, "parts": ["1 finished"]}
-    headline = page.render("headline.txt.j2", title="t", card=card, counts=counts)
+    headline = rendering.render("headline.txt.j2", title="t", card=card, counts=counts)
     for text in (terminal(card), headline):
         assert all(phrase in text for phrase in phrases) and "Use " not in text
 
@@ -317,21 +317,22 @@ def test_a_table_that_is_missing_is_named(study, tmp_path):
         recommendation.terminal_text(study, tmp_path, "config.yaml")
 
 
-def test_the_command_of_a_card_is_that_of_its_size_and_rate(tmp_path):
-    vary = {"batch_size": [8, 32], "learning_rate": [0.1, 0.2]}
-    experiment = commanded.planned(tmp_path, "lr={learning_rate}", vary=vary)
-    (command,) = recommendation._recommended_command(
-        experiment, {"batch_size": 32, "learning_rate": 0.2}
-    )
-    assert command == "python script.py bs=32 seed=0 out=OUT lr=0.2"
-    assert recommendation._recommended_command(experiment, None) == []
+def test_the_command_of_a_card_is_that_of_its_series_size_and_rate(tmp_path):
+    vary = {"batch_size": [8, 32], "learning_rate": [0.1, 0.2], "mode": ["slow", "fast"]}
+    experiment = commanded.planned(tmp_path, "lr={learning_rate}", "mode={mode}", vary=vary)
+    for mode in vary["mode"]:
+        (command,) = recommendation._recommended_command(
+            experiment, {"own_mode": mode}, {"batch_size": 32, "learning_rate": 0.2}
+        )
+        assert command == f"python script.py bs=32 seed=0 out=OUT lr=0.2 mode={mode}"
+    assert recommendation._recommended_command(experiment, {}, None) == []
 
 
 def test_each_budget_names_its_own_best_size():
     """32 has the lowest mean, over fewer timing jobs, and takes 1.2 times as long as 16."""
     compared = _comparisons()
     compared.loc[compared["outcome"].eq("seconds") & compared["batch_size"].eq(32), "mean"] = 0.05
-    (group,) = equal_budgets.build(compared)
+    (group,) = experiment_section.equal_budgets(compared)
     assert group["sizes"] == [8, 16, 32]
     tabs = {tab["name"]: tab for tab in group["tabs"]}
     assert {*tabs} == {"epochs", "seconds", "convergence"}
@@ -341,17 +342,26 @@ def test_each_budget_names_its_own_best_size():
     assert [cell["against"] for cell in row["cells"]] == [16, 8, 16]
     (accuracy,) = tabs["epochs"]["rows"]
     assert difference(accuracy["cells"][0]) == ("−10", "−20", "0") and accuracy["shares"]
-    assert equal_budgets.build(pandas.DataFrame()) == []
+    assert experiment_section.equal_budgets(pandas.DataFrame()) == []
 
 
 def test_the_deciding_outcome_is_drawn_with_a_dot_per_seed():
     spec = figures.FIGURES["primary"]
-    frame = deciding_outcome.select(_tables(), spec)
+    frame = primary.select(_tables(), spec)
     assert len(frame) == 6 and set(frame["outcome"]) == {"seconds"}
     assert frame.loc[frame["recommended"].eq(1), "batch_size"].unique().tolist() == [16, 32]
     assert frame["value"].tolist() == pytest.approx([0.2, 0.21, 0.1, 0.11, 0.12, 0.13])
     assert len(figures.draw(frame, figures.FIGURES["primary"]).axes) == 1
-    assert deciding_outcome.select(figures.FigureTables(), spec).empty
+    assert primary.select(figures.FigureTables(), spec).empty
+
+
+def test_the_dots_are_the_ends_of_the_runs_if_no_evaluation_has_the_outcome():
+    tables = _tables()
+    runs = tables.runs.assign(test_accuracy=0.9 + tables.runs["seed"] / 100)
+    evaluations = tables.trajectories.assign(test_accuracy=float("nan"))
+    tables = _tables(runs=runs, trajectories=evaluations)
+    frame = primary.select(tables, figures.FIGURES["primary_outcome"])
+    assert frame["value"].tolist() == pytest.approx([0.9, 0.91] * 3)
 
 
 @pytest.mark.parametrize(

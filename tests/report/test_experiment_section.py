@@ -1,8 +1,7 @@
-"""The section of an experiment: its answer, its trends, and the winners of tabs."""
-
-from __future__ import annotations
+"""The section of an experiment: answer, trends, winners of tabs, and timings."""
 
 import math
+import re
 from dataclasses import replace
 
 import pandas
@@ -10,13 +9,13 @@ import pytest
 
 import made_advice
 from batchscope.report import (
-    equal_budgets,
     experiment_section,
-    page,
+    page_figures,
+    rendering,
     study_page,
     text,
-    trend_rows,
 )
+from batchscope.study import table_entries
 from batchscope.study.decision_columns import TRENDS
 from html_page import Page
 
@@ -30,7 +29,7 @@ def trend(outcome="test_accuracy", ends=(-0.03, -0.01), n=6, **more):
 
 
 def trends_of(*rows):
-    return trend_rows.build(pandas.DataFrame(rows, columns=[*TRENDS]))
+    return experiment_section.trend_rows(pandas.DataFrame(rows, columns=[*TRENDS]))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +76,7 @@ def test_series_with_the_same_numbers_share_a_row():
     times = [{**trend("seconds_per_epoch", (-0.3, -0.1)), **rate} for rate in rates]
     losses = [{**trend("test_loss", (0.1, 0.2)), **rates[0]}]
     losses += [{**trend("test_loss", (0.3, 0.4)), **rate} for rate in rates[1:]]
-    found = trend_rows.build(pandas.DataFrame(times + losses))
+    found = experiment_section.trend_rows(pandas.DataFrame(times + losses))
     assert [(row["outcome"], row["series"]) for row in found] == [
         ("seconds_per_epoch", ""),
         ("test_loss", "learning rate 0.1"),
@@ -98,7 +97,7 @@ def test_series_with_the_same_numbers_share_a_row():
 )
 def test_a_size_wins_only_if_all_others_are_worse(letters, seeds, winner):
     cells = made_advice.rows("test_accuracy", letters, [0.9] * 5, n=seeds)
-    assert equal_budgets.winner(cells) == winner
+    assert experiment_section.winner(cells) == winner
 
 
 @pytest.mark.parametrize(
@@ -111,7 +110,7 @@ def test_a_size_wins_only_if_all_others_are_worse(letters, seeds, winner):
     ],
 )
 def test_the_answer_is_of_the_outcomes_that_the_question_is_about(whole, changes, expected):
-    study, inputs = whole
+    _, inputs = whole
     found = inputs.experiments["gap"]
     experiment = found.experiment
     keys = {key: value for key, value in changes.items() if key != "vary"}
@@ -162,14 +161,14 @@ def test_noise_scales_are_those_of_each_batch_size_after_the_training():
 
 def test_outcomes_are_named_by_their_change():
     outcomes = trends_of(trend("sharpness_full_0.001", (0.1, 0.2)), trend("weight_distance"))
-    assert trend_rows.outcomes_by_change(outcomes) == [
+    assert experiment_section.outcomes_by_change(outcomes) == [
         ("increases", ["sharpness (full space, epsilon 0.001)"]),
         ("decreases", ["distance from the initial weights"]),
     ]
 
 
 def test_the_answer_comes_before_the_figure_of_its_outcomes(whole):
-    study, inputs = whole
+    _, inputs = whole
     figure = {"of": "", "caption": "", "anchor": "a", "svg": "<svg/>"}
     figure |= {"packed": "", "width": 0, "axis": ""}
     columns = {"a": "test_loss", "b": "weight_distance", "c": "sharpness_full_0.001"}
@@ -179,11 +178,11 @@ def test_the_answer_comes_before_the_figure_of_its_outcomes(whole):
     ]
     results = inputs.experiments["gap"]._replace(figures=figures)
     section = experiment_section.build(results, [])
-    links = experiment_section.number_figures([section])
+    links = page_figures.number([section])
     assert [block[0]["name"] for block in section["shown"]] == ["c", "b"]
     assert [block[0]["name"] for block in section["more"]] == ["a"]
     assert links["gap", "c"] == ("Figure 1", "#figure-1") and links["gap", "a"][0] == "Figure 3"
-    html, _ = study_page.build(study, replace(inputs, experiments={"gap": results}))
+    html, _ = study_page.build(replace(inputs, experiments={"gap": results}))
     order = ['class="answer"', 'data-name="gap-c"', 'data-name="gap-b"', 'class="scope"']
     part = html[html.index('<section class="experiment"') :]
     places = [part.index(text) for text in order]
@@ -211,9 +210,89 @@ def test_rates_that_left_are_listed():
     built = experiment_section.rates_that_left(pandas.DataFrame(RACE))
     assert (len(built["rows"]), built["tried"]) == (2, 3)
     template = '{% import "race.html.j2" as races %}{{ races.race(race, "<title>") }}'
-    text = page._environment().from_string(template).render(race=built, explanations={})
+    text = rendering._environment().from_string(template).render(race=built, explanations={})
     assert all(number in text for number in ("1.5", "1.2", "1.9")) and "<title>" not in text
     rows = text.split("<tr>")[2:]
     assert [("0.2" in row, "0.4" in row) for row in rows] == [(True, False), (False, True)]
     assert experiment_section.rates_that_left(pandas.DataFrame(RACE[:1])) is None
     assert experiment_section.rates_that_left(pandas.DataFrame()) is None
+
+
+TIMED = {
+    "highest_examples_per_second": 850.6,
+    "plateau_examples_per_second": 900.0,
+    **{"knee_fitted": 40.2, "knee_fitted_low": 36.6, "knee_fitted_high": 44.2},
+    **{"knee_batch_size": 48, "still_rising": False, "noise_floor": 1.031},
+    **{"fixed_seconds": 0.0056, "fixed_seconds_low": 0.0049, "fixed_seconds_high": 0.0064},
+    **{"blocks": 40, "disturbed_blocks": 0},
+}
+
+
+def timing(**values: object) -> dict[str, object]:
+    names = [*table_entries.TIMING_FIRST_COLUMNS, *table_entries.TIMING_TABLES["sweeps"].columns]
+    given = {"machine": "local", "sweep": "s", "model": "small_cnn", "dataset": "digits"}
+    return {**dict.fromkeys(names), **given, "loop": "graph", **values}
+
+
+def timings(*rows: dict[str, object]):
+    return experiment_section.timings(pandas.DataFrame(rows).replace({None: math.nan}))
+
+
+def cells(*rows: dict[str, object]) -> dict[str, list[str]]:
+    """Return the cells of each row of the page's table, by name."""
+    template = rendering._environment().get_template("machine.html.j2")
+    html = str(template.module.machine(timings(*rows), "T"))
+    lines = re.findall(r'<tr data-row="(\w+)"><th.*?</th>(.*?)</tr>', html, re.S)
+    return {name: re.findall(r"<td>(.*?)</td>", text, re.S) for name, text in lines}
+
+
+def timed(**changes: object) -> dict[str, list[str]]:
+    return cells(timing(**{**TIMED, **changes}))
+
+
+def test_numbers_with_units_and_intervals():
+    found = timed()
+    assert found["highest_examples_per_second"] == ["851 examples/s"]
+    assert found["plateau_examples_per_second"] == ["900 examples/s"]
+    assert "40.2 [36.6, 44.2]" in found["knee"][0] and "48" in found["knee"][0]
+    assert found["fixed_seconds"] == ["5.60 [4.90, 6.40] ms"]
+    assert found["noise_floor"] == ["3.1 %"] and found["blocks"] == ["0 of 40"]
+    # A value that was not measured has no line.
+    assert not {"max_batch_size", "memory_mb_per_image"} & found.keys()
+
+
+def test_a_knee_that_is_not_there_is_reported():
+    none = {name: None for name in TIMED if name.startswith("knee_")}
+    levels = {"rises": {"still_rising": True}, "": {}, "levels_off": {"knee_batch_size": 48}}
+    for level, more in levels.items():
+        (text,) = timed(**{**none, **more})["knee"]
+        assert ("48" in text) == ("knee_batch_size" in more) and "[" not in text
+        (configuration,) = timings(timing(**{**TIMED, **none, **more}))["configurations"]
+        assert configuration["level"] == level
+
+
+def test_too_noisy_to_tell():
+    """Nothing that a level of the throughput is read from, beside a configuration that is not."""
+    empty = {name: None for name in TIMED if name.startswith(("knee_", "plateau", "still"))}
+    known = {**TIMED, "half_batch": 9.0}
+    noisy = {**TIMED, **empty, "noise_floor": 8.1}
+    found = cells(timing(device="cpu", **known), timing(device="gpu", **noisy))
+    levels = ("plateau_examples_per_second", "knee", "half_batch")
+    assert len({found[name][1] for name in levels}) == 1
+    assert found["noise_floor"][1] == "710 %"
+
+
+def test_a_configuration_that_waits_has_no_column_and_is_named():
+    waiting = timing(device="gpu", status="no_gpu")
+    answer = timings(timing(device="cpu", **TIMED), waiting)
+    assert [timed["title"] for timed in answer["configurations"]] == ["CPU"]
+    assert [timed["title"] for timed in answer["left_out"]] == ["GPU"]
+    # The largest batch size was searched on a GPU; only its times wait.
+    largest = {"max_batch_size": 64, "max_batch_size_bound": "resolved"}
+    both = (timing(device="cpu", **TIMED), {**waiting, **largest})
+    assert not timings(*both)["left_out"] and cells(*both)["max_batch_size"][1] == "64"
+
+
+@pytest.mark.parametrize("rows", [[timing()], [timing(device="gpu", status="no_gpu")], []])
+def test_nothing_measured_is_no_answer(rows):
+    assert experiment_section.timings(pandas.DataFrame(rows, columns=list(timing()))) is None

@@ -11,7 +11,7 @@ import synthetic
 from batchscope import figures
 from batchscope.report import recommendation
 from batchscope.study import config
-from batchscope.tables import csv_tables, experiment_tables, study_tables
+from batchscope.tables import csv_tables, study_tables
 from html_page import Page
 from report_example import written
 
@@ -60,7 +60,7 @@ def made(request, tmp_path_factory):
     study = config.study(path)
     synthetic.write(folder / "results", study)
     tables = folder / "results" / "studies" / study.folder_name
-    experiment_tables.write(folder / "results", study, "quality", tables / "quality")
+    study_tables.write(folder / "results", study, "quality", tables / "quality")
     study_tables.write_claims(study, tables, tables / csv_tables.CLAIMS_FILE)
     names = figures.figure_names(study.experiments["quality"])
     figures.write(tables / "quality", names, tables / "quality" / "figures")

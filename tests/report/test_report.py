@@ -1,7 +1,5 @@
 """The report without a browser: contents, escaping, formats."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re
@@ -14,7 +12,7 @@ import pytest
 import report_example
 from batchscope.core import disk, display
 from batchscope.core.errors import UserError
-from batchscope.report import data_section, report_inputs, runs_table, study_page, unfinished
+from batchscope.report import report_inputs, runs_table, study_page, unfinished
 from batchscope.store import records
 from batchscope.study import config, names
 from html_page import Page
@@ -120,7 +118,7 @@ def test_records_of_another_version_are_listed(finished, tmp_path):
     results = shutil.copytree(given, tmp_path / "results")
     record = next(results.glob("runs/*/evaluate/default.json"))
     disk.write_json(record, {**disk.read_json(record), "version": "evaluate-v0"})
-    groups = unfinished.build(study, report_inputs.read(study, results, path))["groups"]
+    groups = unfinished.build(report_inputs.read(study, results, path))["groups"]
     (gap,) = (row for row in groups if (row["kind"], row["name"]) == ("version", "evaluate"))
     assert gap["title"] == "evaluate-v0"
     assert gap["entries"] == [(record.parents[1].name, "")]
@@ -128,7 +126,7 @@ def test_records_of_another_version_are_listed(finished, tmp_path):
 
 def test_gpus_of_a_machine_come_first():
     machine = {"cpu": "A  CPU", "cores": 8, "gpu": ["A GPU", "A GPU"]}
-    assert data_section.processor_words(machine) == "A GPU, A CPU (8 cores)"
+    assert study_page.processor_words(machine) == "A GPU, A CPU (8 cores)"
 
 
 def test_a_run_that_experiments_share_has_a_row_in_each(whole):

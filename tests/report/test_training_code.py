@@ -1,18 +1,16 @@
 """The recommended training as lines of Keras, and that Keras takes them."""
 
-from __future__ import annotations
-
 import pytest
 
-from batchscope.report import training_code
-from batchscope.study import optimizer_constants, run_factors
+from batchscope.report import recommendation
+from batchscope.study import run_factors
 
 DEFAULTS = {name: factor.default for name, factor in run_factors.FACTORS.items()}
 RUN = {**DEFAULTS, "batch_size": 32, "effective_learning_rate": 0.45, "optimizer": "sgd"}
 
 
 def test_a_training_with_early_stopping():
-    assert training_code.keras_lines(RUN, 15, 3) == [
+    assert recommendation.keras_lines(RUN, 15, 3) == [
         "optimizer = keras.optimizers.SGD(learning_rate=0.45)",
         "model.compile(optimizer=optimizer, loss=loss)",
         "stop = keras.callbacks.EarlyStopping(patience=3, restore_best_weights=True)",
@@ -35,23 +33,23 @@ def test_a_training_with_early_stopping():
     ],
 )
 def test_an_optimizer_has_the_constants_that_are_no_defaults(factors, optimizer):
-    assert training_code.keras_lines(RUN | factors, None, None)[0].endswith(f".{optimizer}")
+    assert recommendation.keras_lines(RUN | factors, None, None)[0].endswith(f".{optimizer}")
 
 
 def test_runs_that_were_trained_elsewhere_may_have_fewer_factors():
     factors = {"batch_size": 8.0, "learning_rate": 1}
-    assert training_code.keras_lines(factors, None, None) == []
-    optimizer, _, fit = training_code.keras_lines(factors | {"optimizer": "adam"}, None, None)
+    assert recommendation.keras_lines(factors, None, None) == []
+    optimizer, _, fit = recommendation.keras_lines(factors | {"optimizer": "adam"}, None, None)
     assert optimizer == "optimizer = keras.optimizers.Adam(learning_rate=1)"
     assert fit == "model.fit(x, y, batch_size=8)"
-    comment, *_ = training_code.keras_lines(RUN | {"schedule": "cosine"}, 15, None)
+    comment, *_ = recommendation.keras_lines(RUN | {"schedule": "cosine"}, 15, None)
     assert comment == "# also: schedule cosine"
 
 
 def test_keras_makes_every_optimizer():
     library = pytest.importorskip("keras")
-    for optimizer in optimizer_constants.DEFAULT_CONSTANTS:
+    for optimizer in run_factors.DEFAULT_CONSTANTS:
         factors = RUN | {"optimizer": optimizer, "weight_decay": 0.01}
-        line, *_ = training_code.keras_lines(factors, 15, 3)
+        line, *_ = recommendation.keras_lines(factors, 15, 3)
         made = eval(line.partition(" = ")[2], {"keras": library})
         assert float(made.learning_rate) == pytest.approx(0.45), optimizer

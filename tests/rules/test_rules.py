@@ -1,18 +1,19 @@
-"""Targets, inputs and resources of a study's rules."""
+"""Targets, inputs and resources of a study's rules; leftovers of killed processes."""
 
 import dataclasses
 import logging
 import os
 import subprocess
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 import small_study
-from batchscope.host import requirements
+from batchscope.core import disk
+from batchscope.host import memory_limits, requirements
 from batchscope.rules import inputs, resources, session
-from batchscope.rules import targets as rule_targets
 from batchscope.rules.study import CalledStudy
 from batchscope.store import paths
 from batchscope.study import planner
@@ -130,7 +131,7 @@ def whole(tmp_path, monkeypatch):
     """A study with every file, all of them empty."""
     monkeypatch.chdir(tmp_path)
     study = made(measure=["evaluate", "time_epoch", "landscape"])
-    for path in [*rule_targets.data_targets(study), *every_file(study)]:
+    for path in [*inputs.data_targets(study), *every_file(study)]:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).touch()
     return dataclasses.replace(study)
@@ -139,11 +140,11 @@ def whole(tmp_path, monkeypatch):
 def targets(study: CalledStudy) -> set[str]:
     """Return the targets of the next call, without the report."""
     now = dataclasses.replace(study)  # its table is made once
-    return set(rule_targets.all_targets(now)) - {now.report}
+    return set(inputs.all_targets(now)) - {now.report}
 
 
 def test_a_deleted_file_is_a_target(whole):
-    assert rule_targets.all_targets(whole) == [whole.report]
+    assert inputs.all_targets(whole) == [whole.report]
     for path in every_file(whole):
         Path(path).unlink()
         assert targets(whole) == {path} - {whole.report}
@@ -162,7 +163,7 @@ def test_neither_a_partial_report_nor_one_that_lacks_a_gpu_asks_for_records(whol
 
 def test_deleted_data_are_an_error_that_names_the_command(whole):
     """Snakemake would train again, or skip what else is missing."""
-    record, *arrays = rule_targets.data_targets(whole)
+    record, *arrays = inputs.data_targets(whole)
     for deleted in ([record], arrays[:1], [record, *arrays]):
         for path in deleted:
             Path(path).unlink()
@@ -175,7 +176,7 @@ def test_deleted_data_are_an_error_that_names_the_command(whole):
         Path(path).unlink(missing_ok=True)
     # Nothing was made of them yet. All missing records are behind complete.txt.
     assert {record, *_last_files(whole)} < targets(whole)
-    assert rule_targets.run_targets(whole)[0] not in targets(whole)
+    assert inputs.run_targets(whole)[0] not in targets(whole)
 
 
 def test_a_path_that_snakemake_misreads_is_refused():
@@ -187,9 +188,9 @@ def test_a_path_that_snakemake_misreads_is_refused():
 
 
 def test_the_end_of_a_call_is_about_its_report(whole):
-    rule_targets.check_exists([whole.report])
+    inputs.check_exists([whole.report])
     with pytest.raises(SystemExit, match="claims.csv: not made"):
-        rule_targets.check_exists([whole.report, "claims.csv"])
+        inputs.check_exists([whole.report, "claims.csv"])
     Path(whole.headline).write_text("8 is best.\n")
     assert session.closing_lines(whole, ["results/data/d/record.json"]) == []
     assert session.closing_lines(whole, [whole.report]) == [f"{whole.report}: 8 is best."]
@@ -202,3 +203,46 @@ def test_an_interrupted_call_shows_no_errors(monkeypatch):
     assert is_shown(logging.ERROR)
     monkeypatch.setattr(session.interruption, "is_interrupted", lambda: True)
     assert is_shown(logging.WARNING) and not is_shown(logging.ERROR)
+
+
+def age(path, days):
+    date = time.time() - days * 24 * 3600
+    os.utime(path, (date, date))
+
+
+@pytest.mark.parametrize("days", [0, 2])
+def test_old_temporary_files_and_folders_go(tmp_path, days):
+    files = [tmp_path / "runs" / ".a.json.abcdefgh.tmp", tmp_path / ".b.abcdefgh.tmp" / "new" / "c"]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        file.touch()
+    age(files[0], days)
+    age(tmp_path / ".b.abcdefgh.tmp", days)
+    with disk.atomic_path(tmp_path / "a.json") as file, disk.atomic_folder(tmp_path / "c"):
+        session.delete_leftovers(tmp_path)
+        assert file.exists()
+    assert (tmp_path / "c").is_dir()
+    assert [file.exists() for file in files] == [not days] * 2
+
+
+def test_files_of_a_command_stay(tmp_path):
+    run = tmp_path / "runs" / "command-1"
+    file = run / paths.COMMAND_FOLDER / ".a.json.abcdefgh.tmp"
+    file.parent.mkdir(parents=True)
+    for path in (file, run / paths.COMMAND_NOTE):
+        path.touch()
+    age(file, 2)
+    session.delete_leftovers(tmp_path)
+    assert file.exists()
+
+
+def test_the_checkpoint_of_a_finished_run_goes(tmp_path):
+    finished, again = tmp_path / "runs" / "finished", tmp_path / "runs" / "again"
+    for folder, record_age in ((finished, 0), (again, 1)):
+        folder.mkdir(parents=True)
+        for name in (paths.CHECKPOINT, memory_limits.KILL_NOTE, paths.RECORD):
+            (folder / name).touch()
+        age(folder / paths.RECORD, record_age)
+    session.delete_leftovers(tmp_path)
+    assert [path.name for path in finished.iterdir()] == [paths.RECORD]
+    assert len(list(again.iterdir())) == 3  # a training that was started again

@@ -145,3 +145,6 @@ def test_a_stage_adds_a_rate_beyond_the_edge_for_the_sizes_that_are_best_there(t
     assert counts(planned(stage, **written)) == {16: 12, 32: 9}
     cases = [{"batch_size": 16, "learning_rate": rate} for rate in (0.1, 0.2, 0.4)]
     assert counts(planned(stage, cases=cases, vary={})) == {16: 12}
+    wrote(tmp_path, 3, row, edge="0.8", rate="damaged", batch_sizes="[16]")
+    with pytest.raises(UserError, match="interims/3.csv: "):
+        interims.stages(tmp_path, "s")

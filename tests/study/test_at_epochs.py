@@ -8,7 +8,7 @@ from batchscope import datasets, figures
 from batchscope.core import disk
 from batchscope.store import jobs, paths
 from batchscope.study import planner
-from batchscope.tables import csv_tables, experiment_tables
+from batchscope.tables import csv_tables, study_tables
 from digit_runs import step, train
 from small_study import config
 
@@ -48,7 +48,7 @@ def test_every_planned_epoch_is_evaluated(made):
 
 def test_the_table_and_its_figure_have_the_evaluations(made, tmp_path):
     study, run, results = made
-    experiment_tables.write(results, study, "a", tmp_path)
+    study_tables.write(results, study, "a", tmp_path)
     frame = csv_tables.read(tmp_path / "at_epochs.csv")
     assert frame["at_epoch"].tolist() == [1, 2, 4]
     expected = [values(results, run, f"at={epoch}")["test_accuracy"] for epoch in (1, 2, 4)]

@@ -1,11 +1,11 @@
-"""The batch size over a training: where it rises, what the rate does, which examples are used."""
+"""Phases of the batch size over a training, and constants of optimizers that follow it."""
 
 import math
 
 import numpy as np
 import pytest
 
-from batchscope.study import batch_phases, names
+from batchscope.study import batch_phases, names, run_factors
 from batchscope.study.batch_phases import Course
 from digit_runs import run_name
 
@@ -105,3 +105,33 @@ def test_examples_by_batch_size_add_up():
     assert batch_phases.example_shares(factors_of()) == {100: 1.0}
     unknown = Course(factors, math.nan).examples_by_size(160)
     assert math.isnan(sum(unknown.values()))
+
+
+def effective(**factors):
+    return run_factors.scaled_constants(factors_of(**factors))
+
+
+def test_what_is_left_out_is_the_optimizers_own():
+    assert effective(optimizer="sgd") == {"weight_decay": 0}
+    lion = {"weight_decay": 0, "beta_1": 0.8, "beta_2": 0.99}
+    assert effective(optimizer="lion", beta_1=0.8) == lion
+    assert effective(optimizer="adamw")["weight_decay"] == 0.004
+    assert effective(optimizer="adamw", weight_decay=0)["weight_decay"] == 0
+
+
+def test_the_half_life_in_examples_stays():
+    """0.5^(1/10) forgets half in 10 updates of 32 examples: in 5 of 64, in 40 of 8."""
+    given = {"optimizer": "adam", "beta_2": 0.5**0.1, "beta_scaling": "half_life"}
+    for batch_size, updates in ((64, 5), (32, 10), (8, 40)):
+        found = effective(batch_size=batch_size, **given)
+        assert found["beta_2"] ** updates == pytest.approx(0.5, rel=1e-12)
+        assert (found["beta_1"], found["epsilon"]) == (0.9, 1e-7)
+
+
+def test_the_square_root_rule_of_adam():
+    found = effective(batch_size=128, optimizer="adam", beta_scaling="square_root")
+    assert found == pytest.approx(
+        {"beta_1": 0.6, "beta_2": 0.996, "epsilon": 5e-8, "weight_decay": 0}, rel=1e-12
+    )
+    same = effective(batch_size=32, optimizer="adam", beta_scaling="square_root")
+    assert same == pytest.approx(effective(optimizer="adam"), rel=1e-15)

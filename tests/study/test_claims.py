@@ -6,7 +6,7 @@ import pytest
 
 from batchscope.rules import inputs
 from batchscope.rules.study import CalledStudy
-from batchscope.study import planner, tables, tasks
+from batchscope.study import planner, table_entries, tasks
 from batchscope.study.claims import Trend
 from batchscope.tables import long_tables
 
@@ -77,15 +77,15 @@ def test_a_claim_needs_the_table_of_its_experiment():
 
 
 def test_every_table_that_a_claim_may_be_of_has_its_columns():
-    for name, about in tables.CLAIMABLE_TABLES.items():
-        own = {*tables.claimable_columns(name, {"evaluate": {}}, tasks.TASKS), *about.keys}
-        if name in tables.TIMING_TABLES:
-            assert own <= {*tables.TABLES[name].columns}, name
+    for name, about in table_entries.CLAIMABLE_TABLES.items():
+        own = {*table_entries.claimable_columns(name, {"evaluate": {}}, tasks.TASKS), *about.keys}
+        if name in table_entries.TIMING_TABLES:
+            assert own <= {*table_entries.TABLES[name].columns}, name
         elif name != "runs":
             assert own <= {*long_tables.FIRST_COLUMNS, *about.columns}, name
-    assert "test_accuracy" in tables.claimable_columns("runs", {"evaluate": {}}, tasks.TASKS)
-    assert "run" not in tables.claimable_columns("runs", {"evaluate": {}}, tasks.TASKS)
-    assert "step_verdict" not in tables.claimable_columns("sweeps", {}, tasks.TASKS)  # words
+    assert "test_accuracy" in table_entries.claimable_columns("runs", {"evaluate": {}}, tasks.TASKS)
+    assert "run" not in table_entries.claimable_columns("runs", {"evaluate": {}}, tasks.TASKS)
+    assert "step_verdict" not in table_entries.claimable_columns("sweeps", {}, tasks.TASKS)  # words
 
 
 def test_only_a_trend_of_a_whole_experiment_is_asked_of_its_answers():

@@ -11,7 +11,7 @@ import commanded
 from batchscope import figures
 from batchscope.cli import plan
 from batchscope.core.errors import ConfigError
-from batchscope.study import commands, config, planner, setting
+from batchscope.study import commands, config, model, planner
 
 
 def names(folder, *words, **keys):
@@ -70,7 +70,7 @@ def test_every_factor_is_in_the_words_and_in_the_name(tmp_path):
     planned = commanded.planned(tmp_path, *words, **keys)
     token, _, rest = [*planned.commands][0].partition("+")
     assert re.fullmatch("command-[0-9a-f]{8}", token)
-    assert rest == f"bs=32+lr=0.001+opt=adamw-{setting.digest('AdamW')}+width=64+seed=3"
+    assert rest == f"bs=32+lr=0.001+opt=adamw-{model.digest('AdamW')}+width=64+seed=3"
     run = planned.commands[f"{token}+bs=32+lr=0.1+opt=muon+width=128+seed=3"]
     expected = ["python", "script.py", "bs=32", "seed=3", "out=/run"]
     expected += ["lr=0.1", "w=128", "muon", "{3}", "th=40"]

@@ -7,7 +7,7 @@ import pytest
 
 from batchscope.analysis import advice
 from batchscope.cli import reference
-from batchscope.study import advice_needs
+from batchscope.study import suggestions
 from batchscope.study.explanations import EXPLANATIONS
 from batchscope.study.outcomes import Verdict
 
@@ -20,9 +20,9 @@ CALL = re.compile(r"\b(?:_check|_flagged|Need)\(\s*(?:\"(\w+)\"|([A-Z_]+)\b)")
 
 def checks() -> set[str]:
     """Return the checks and needs that the advice can have, as its code spells them."""
-    paths = [*SOURCES.glob("analysis/advice*.py"), SOURCES / "study" / "advice_needs.py"]
+    paths = [*SOURCES.glob("analysis/advice*.py"), SOURCES / "study" / "suggestions.py"]
     calls = [call for path in paths for call in CALL.findall(path.read_text(encoding="utf-8"))]
-    constants = vars(advice_needs) | vars(advice)
+    constants = vars(suggestions) | vars(advice)
     return {name or constants[constant] for name, constant in calls}
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from batchscope.core.errors import UserError
-from batchscope.datasets.sources.patches import Patches
+from batchscope.datasets.sources.scikit_learn import Patches
 from batchscope.study import incompatible_factors, run_factors
 from batchscope.study.dataset_definitions import BUILT_IN, DatasetInfo
 

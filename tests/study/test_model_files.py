@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from batchscope.core.errors import UserError
 from batchscope.study import model_files, planner
-from batchscope.study.example_kinds import NETWORKS
+from batchscope.study.tasks import NETWORKS
 from small_study import MODEL_FILE, config, forbid
 
 GOLDEN = "mine-fb964a77"  # frozen: it is in the names of everybody's runs
@@ -18,8 +19,11 @@ def _in_a_folder(tmp_path, monkeypatch):
 
 
 def problem(path: str) -> str:
-    found = model_files.find_problem(("models", "net"), path)
-    return found.text if found else ""
+    try:
+        model_files.token("net", path)
+    except UserError as error:
+        return str(error)
+    return ""
 
 
 def write(texts: dict[str, str]) -> None:

@@ -8,8 +8,8 @@ import own_table
 from batchscope.core.errors import ConfigError
 from batchscope.rules import inputs
 from batchscope.rules.study import CalledStudy
-from batchscope.study import log_names, planner
-from batchscope.tables import experiment_tables, run_table
+from batchscope.study import log_format, planner
+from batchscope.tables import run_table, study_tables
 
 METRICS = {"word_error": "lower", "bleu": "higher"}
 
@@ -54,7 +54,7 @@ def made(tmp_path_factory):
         error={"metrics": {"word_error": "lower"}, "budgets": {"target": error}},
         bleu={"metrics": {"bleu": "higher"}, "budgets": {"target": bleu}},
     )
-    return study, {name: experiment_tables.make(folder, study, name) for name in study.experiments}
+    return study, {name: study_tables.make(folder, study, name) for name in study.experiments}
 
 
 def test_columns_of_the_metrics_are_outcomes_and_no_factors(made):
@@ -123,8 +123,8 @@ def test_a_metric_that_is_no_finite_number_has_diverged(tmp_path):
     ],
 )
 def test_a_bare_name_is_of_validation_data_unless_another_is(columns, expected):
-    assert log_names.candidates(columns, ("wer",)) == expected
-    assert log_names.candidates(columns) == {}
+    assert log_format.candidates(columns, ("wer",)) == expected
+    assert log_format.candidates(columns) == {}
 
 
 @pytest.mark.parametrize(

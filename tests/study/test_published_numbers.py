@@ -5,7 +5,7 @@ import small_study
 import synthetic
 from batchscope import figures
 from batchscope.study import planner, published_numbers, run_factors
-from batchscope.tables import csv_tables, experiment_tables, published
+from batchscope.tables import csv_tables, published, study_tables
 
 SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 ACCURACY = (0.3255, 0.4583, 0.6306, 0.6859, 0.6897, 0.6977, 0.6482, 0.5728, 0.5102)
@@ -43,7 +43,7 @@ def test_an_experiment_of_a_command_takes_its_own_factors_and_columns(tmp_path):
     usage = planned.experiments["a"].numbers["usage"]
     assert [item.factors for item in usage] == [{"framework": "mxnet"}, {"framework": "jax"}]
     assert usage[0].columns == {"memory_mb": (500.5, 510.0), "utilisation_percent": (5.0, 6.0)}
-    experiment_tables.write(tmp_path, planned, "a", tmp_path)
+    study_tables.write(tmp_path, planned, "a", tmp_path)
     frame = csv_tables.read(tmp_path / "published.csv")
     assert frame["own_framework"].tolist() == ["mxnet"] * 4 + ["jax"] * 4
     assert set(frame["series"]) == {"framework mxnet", "framework jax"}
@@ -69,7 +69,7 @@ def test_the_table_has_a_row_per_number_or_headers_only(tmp_path):
     assert frame["series"].tolist()[:9] == ["Adam, 2 threads"] * 9
     assert frame["series"][9:].isna().all() and frame["optimizer"][9:].isna().all()
     assert ",adam," in (tmp_path / "published.csv").read_text() and "2.0" not in frame["series"][0]
-    experiment_tables.write(tmp_path, made(), "gap", tmp_path)
+    study_tables.write(tmp_path, made(), "gap", tmp_path)
     text = (tmp_path / "published.csv").read_text()
     assert text == ",".join(published.PUBLISHED_COLUMNS) + "\n"
     assert len(figures.FigureTables(tmp_path).published) == 0

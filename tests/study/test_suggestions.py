@@ -1,6 +1,4 @@
-"""Suggestions as YAML: applied to every shipped study, each gives a study that can be planned."""
-
-from __future__ import annotations
+"""Requirements that trainings lack, and suggestions as YAML that every shipped study accepts."""
 
 from pathlib import Path
 
@@ -110,3 +108,14 @@ def test_suggestions_add_up():
     study = planner.make(small())
     both = [("measure.evaluate", {None: ""}), ("measure.time_epoch", {None: ""})]
     assert suggestions.changes(study, "a", both) == {"measure": ["evaluate", "time_epoch"]}
+
+
+def test_missing_requirements_have_new_values_and_minutes():
+    trained = suggestions.TrainingSummary([16], seeds=2, rates=1, rate=0.1)
+    needs = list(suggestions.missing_needs(trained, seed_minutes=3.0, rate_minutes=5.0))
+    assert [(need.key, need.value) for need in needs] == [
+        ("batch_size", [16, 32, 64]),
+        ("seeds", 6),
+        ("learning_rate", [0.0333, 0.1, 0.3]),
+    ]
+    assert [need.minutes for need in needs[1:]] == [4 * 3.0, 2 * 5.0]

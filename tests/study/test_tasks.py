@@ -1,10 +1,13 @@
-"""The columns of a task, and the figures of another task than classification."""
+"""Columns of tasks with their ranges, and the figures of another task than classification."""
+
+from math import inf, isnan, nan
 
 import pytest
 
 from batchscope.study import checks, figures, tasks
 from batchscope.study.experiments import TrainingExperiment
 from batchscope.study.specifications import Scale
+from batchscope.study.table_entries import clipped_to_range, value_range
 
 CLASSES, NUMBERS, LABELS = ("classification",), ("regression",), ("multi_label",)
 
@@ -67,3 +70,20 @@ def test_which_value_a_target_may_have(column, value, allowed):
     keys = {"seeds": 6, "budgets": {"target": {column: value}}}
     problems = list(checks.invalid_target((), TrainingExperiment.model_validate(keys)))
     assert allowed == (not problems)
+
+
+@pytest.mark.parametrize(
+    ("column", "ends"),
+    [
+        *(("test_accuracy", (0, 1)), ("sharpness_subspace_0.0005", (0, inf))),
+        *(("process_percent_q3", (0, 100)), ("own_something", (-inf, inf))),
+    ],
+)
+def test_ends_of_a_column(column, ends):
+    assert value_range(column) == ends
+
+
+def test_values_are_clipped_to_the_range_of_their_column():
+    assert clipped_to_range("test_accuracy", (-0.8, 1.87)) == [0, 1]
+    low, high = clipped_to_range("fixed_seconds", (-0.5, nan))
+    assert low == 0 and isnan(high)

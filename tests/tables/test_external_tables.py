@@ -1,7 +1,5 @@
 """Records of runs that a command makes, as tables have them: made by hand, not run."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 
@@ -14,7 +12,7 @@ from batchscope.core.errors import UserError
 from batchscope.report import runs_table
 from batchscope.store import paths, status
 from batchscope.study import planner
-from batchscope.tables import experiment_tables, run_table
+from batchscope.tables import run_table, study_tables
 
 KEYS = {"vary": {"batch_size": [8, 32, 128], "width": [3, 4]}, "seeds": 2}
 
@@ -45,7 +43,7 @@ def test_a_lost_line_of_a_trajectory_is_told(line, tmp_path):
     del lines[line]
     path.write_text("".join(lines))
     with pytest.raises(UserError) as raised:
-        experiment_tables.make(tmp_path, study, "a")
+        study_tables.make(tmp_path, study, "a")
     message = str(raised.value)
     assert message.startswith(f"{path}: received a damaged file (") and "\n" not in message
     record = paths.run_record(path.parent)
@@ -57,7 +55,7 @@ def test_what_is_made_is_read_and_what_is_missing_has_a_row(tmp_path):
     runs = study.experiments["a"].commands
     for at, (name, run) in enumerate([*runs.items()][:-2]):
         write(tmp_path, name, run, 1e-4 * at, "out_of_memory" if at == 3 else "finished")
-    tables = experiment_tables.make(tmp_path, study, "a")
+    tables = study_tables.make(tmp_path, study, "a")
     found = tables["runs"].set_index("run")
     assert [*found.index] == [*runs]
     statuses = ["finished"] * 3 + ["out_of_memory"] + ["finished"] * 6 + ["missing"] * 2
@@ -81,7 +79,7 @@ def test_seeds_that_change_nothing_are_refused(tmp_path):
     for name, run in study.experiments["a"].commands.items():
         write(tmp_path, name, run, 1e-4 * run.factors["width"])
     with pytest.raises(UserError, match=r"seed=1: received the very numbers of .*seed=0"):
-        experiment_tables.make(tmp_path, study, "a")
+        study_tables.make(tmp_path, study, "a")
 
 
 def test_another_machine_stands_beside(tmp_path):

@@ -1,7 +1,5 @@
 """Numbers of documents beside ours: which rows of ours are meant."""
 
-from __future__ import annotations
-
 import math
 
 import pandas

@@ -12,10 +12,10 @@ import pytest
 import synthetic
 from batchscope.core import disk, errors
 from batchscope.store import jobs, paths, records
-from batchscope.study import names, plan, run_factors, tables
+from batchscope.study import names, plan, run_factors, table_entries
 from batchscope.study.experiments import TimingExperiment
 from batchscope.study.registry import MEASURES
-from batchscope.tables import csv_tables, experiment_tables, long_tables
+from batchscope.tables import csv_tables, long_tables, study_tables
 
 
 class Written(NamedTuple):
@@ -74,7 +74,7 @@ def test_what_is_not_there_is_empty(tmp_path, shared):
 
 
 def test_the_csv_reads_back_as_it_was(shared, tmp_path):
-    experiment_tables.write(*shared, "gap", tmp_path / "tables")
+    study_tables.write(*shared, "gap", tmp_path / "tables")
     frame = shared.made("runs")
     read = csv_tables.read(tmp_path / "tables" / "runs.csv")
     assert list(read.columns) == list(frame.columns)
@@ -84,7 +84,7 @@ def test_the_csv_reads_back_as_it_was(shared, tmp_path):
         assert read[name].tolist() == pytest.approx(expected, abs=0, rel=0, nan_ok=True)
     assert "40.0" not in (tmp_path / "tables" / "runs.csv").read_text()
     found = {path.name for path in (tmp_path / "tables").iterdir()}
-    assert found == {*tables.FILES, paths.DEFAULT_TARGETS}
+    assert found == {*table_entries.FILES, paths.DEFAULT_TARGETS}
 
 
 def test_how_much_others_disturbed_the_timing_job_of_a_run(written):

@@ -1,7 +1,5 @@
 """Records of timings to tables: medians, fits, several machines."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 
@@ -11,8 +9,8 @@ import yaml
 from batchscope import figures
 from batchscope.core import disk
 from batchscope.store import jobs
-from batchscope.study import config, tables
-from batchscope.tables import experiment_tables, timing_tables
+from batchscope.study import config, table_entries
+from batchscope.tables import study_tables, timing_tables
 from synthetic import edited
 
 STUDY = {
@@ -155,7 +153,7 @@ def test_over_jobs_line_and_points_are_of_the_same_medians(written):
         disk.write_json(job.path, record)
     made = timing_tables.for_experiment("of_jobs", study, "machine")
     assert {*made["throughput"]["repeat"]} == {*range(1, 7)} and len(made["sweeps"]) == 12
-    experiment_tables.write("of_jobs", study, "machine", Path("tables"))
+    study_tables.write("of_jobs", study, "machine", Path("tables"))
     found = figures.FigureTables("tables")
     speeds, sweeps, times = found.throughput, found.sweeps, found.training_times
     assert (len(speeds), len(sweeps)) == (16, 2)
@@ -219,7 +217,7 @@ def test_tries_and_profiles(written):
 
 def test_nothing_measured_is_headers(written):
     for name, made in timing_tables.for_experiment("nowhere", written, "machine").items():
-        frame, own = made[made["machine"] == "desktop"], tables.TABLES[name].columns
-        assert frame.empty and list(frame.columns) == [*tables.TIMING_FIRST_COLUMNS, *own]
+        frame, own = made[made["machine"] == "desktop"], table_entries.TABLES[name].columns
+        assert frame.empty and list(frame.columns) == [*table_entries.TIMING_FIRST_COLUMNS, *own]
         whole = {column for column in frame if frame[column].dtype == "Int64"}
         assert whole == {column for column in own if own[column].kind == "int"}, name

@@ -1,10 +1,14 @@
-"""Blocks: turns, warm-up, disturbed blocks, and batch sizes that fail."""
+"""Blocks of steps: turns, warm-up, whole epochs, disturbances, and batch sizes that fail."""
 
+import math
 from collections import Counter
 
+import numpy as np
+import psutil
 import pytest
 
-from batchscope.timing import blocks, processes, throughput
+from batchscope.timing import blocks, samples, throughput, time_epoch, utilisation
+from batchscope.timing.samples import CpuReading, Sampler
 
 STEPS = {1: 5, 8: 2}  # batch size -> steps of a block
 
@@ -30,30 +34,23 @@ class Machine:
         }
 
 
-@pytest.mark.parametrize("seconds", [1e-5, 3e-3, 2.0])
-def test_a_block_takes_at_least_the_seconds_of_the_setting(seconds):
+@pytest.mark.parametrize(("seconds", "unit"), [(1e-5, 1), (3e-3, 1), (2.0, 1), (1e-3, 32)])
+def test_a_block_takes_at_least_the_seconds_of_the_setting_in_whole_calls(seconds, unit):
     machine = Machine({8: seconds}, late=5.0)
-    steps = blocks.calibrate(machine.runner(8), block_seconds=0.25)
+    steps = blocks.calibrate(machine.runner(8), block_seconds=0.25, unit=unit)
     # No more than twice too long, beyond the time of one step.
     assert 0.25 <= steps * seconds <= max(0.5, seconds) * 1.2
+    assert all(count % unit == 0 for _, count in [*machine.calls, (8, steps)])
     # The first call is no part of the warm-up.
     counted = machine.calls[1:]
     assert sum(count * seconds for _, count in counted) >= blocks.WARM_UP_SECONDS
     assert len(counted) < 60 and sum(count for _, count in counted) >= 3
 
 
-def test_blocks_are_whole_calls():
-    machine = Machine({8: 1e-3})
-    steps = blocks.calibrate(machine.runner(8), block_seconds=0.25, unit=32)
-    assert steps % 32 == 0 and steps >= 250
-    assert all(count % 32 == 0 for _, count in machine.calls)
-    assert [blocks.rounded_up(steps, 32) for steps in (1, 32, 32.5)] == [32, 32, 64]
-
-
 def quiet(monkeypatch, others=()):
     """Let other processes take a number of cores in each block."""
     cores = iter(others)
-    monkeypatch.setattr(processes, "foreign_cores", lambda *_: next(cores, 0.0))
+    monkeypatch.setattr(samples, "foreign_cores", lambda *_: next(cores, 0.0))
 
 
 def test_blocks_are_timed_in_turns_in_an_order_of_the_job(monkeypatch):
@@ -107,3 +104,103 @@ def test_an_error_of_a_batch_size_ends_it_alone_and_a_failure_all(monkeypatch):
     timed[8] = failing(ValueError("not the batch size"))
     with pytest.raises(ValueError, match="not the batch size"):
         blocks.time_blocks(timed, 3)
+
+
+class EpochMachine:
+    """A machine with seconds per step and per example; its first call takes ten times as long."""
+
+    def __init__(self, examples: int, batch_size: int, step: float, each: float) -> None:
+        self.costs = examples, batch_size, step, each
+        self.calls: list[tuple[int, int]] = []
+
+    def __call__(self, start: int, stop: int) -> float:
+        examples, batch_size, step, each = self.costs
+        self.calls.append((start, stop))
+        run = min(stop * batch_size, examples) - start * batch_size
+        return (step * (stop - start) + each * run) * (10 if len(self.calls) == 1 else 1)
+
+    def block(self, block_seconds: float) -> dict[str, float]:
+        return time_epoch.calibrated_block(self, *self.costs[:2], block_seconds)()
+
+
+@pytest.mark.parametrize("block_seconds", [1e-3, 0.3])
+@pytest.mark.parametrize(("step", "each"), [(0.01, 1e-4), (0.0, 1e-4)])
+@pytest.mark.parametrize("epoch", [(1010, 100), (1100, 1000), (1000, 100), (64, 64), (9, 4)])
+def test_blocks_of_any_length_give_the_time_of_an_epoch(epoch, step, each, block_seconds):
+    """Whether an epoch is longer or shorter than a block, its last batch smaller or not."""
+    examples, batch_size = epoch
+    block = EpochMachine(*epoch, step, each).block(block_seconds)
+    exact = step * math.ceil(examples / batch_size) + each * examples
+    assert block["seconds_per_epoch"] == pytest.approx(exact)
+    assert block["seconds"] >= 0.99 * block_seconds
+
+
+def test_a_long_epoch_is_not_run_to_its_end():
+    """A million examples by 100: a block of a second takes little more, with the last batch."""
+    machine = EpochMachine(1_000_050, 100, 0.01, 1e-4)
+    block = machine.block(1.0)
+    assert block["seconds_per_epoch"] == pytest.approx(100.01 + 100.005)
+    assert 1 <= block["seconds"] <= 2.1
+    # Both kinds of step have been run before anything counts.
+    assert machine.calls[0] == (10_000, 10_001) and machine.calls[2][0] == 0
+
+
+def test_values_are_the_median_and_the_quartiles():
+    epochs = [{"seconds_per_epoch": float(value)} for value in (5, 1, 2, 3, 4)]
+    assert list(time_epoch.epoch_columns(epochs, 30).values()) == [3.0, 2.0, 4.0, 10.0]
+
+
+class SharedMachine:
+    """A clock of a machine with one busy process, and others that take `levels` after each rest."""
+
+    def __init__(self, levels):
+        self.seconds = self.process = self.machine = 0.0
+        self.levels, self.others, self.steps_per_call = iter(levels), 0.0, 1
+
+    def __call__(self):
+        return CpuReading(self.seconds, self.process, self.machine)
+
+    def run(self, batch_size, steps):
+        self.seconds += 0.5 * steps
+        self.process += 0.5 * steps
+        self.machine += 0.5 * steps * (1 + self.others)
+        return 0.5 * steps
+
+    def sleep(self, seconds):
+        self.seconds += seconds
+        self.others = next(self.levels)
+
+
+@pytest.mark.parametrize(
+    ("levels", "repeats", "disturbed"),
+    [([0.1], 0, False), ([0.5, 0.5, 0.1], 2, False), ([0.5, 0.4, 0.3], 2, True)],
+)
+def test_a_disturbed_training_is_repeated_and_flagged_if_that_does_not_help(
+    levels, repeats, disturbed, monkeypatch
+):
+    machine = SharedMachine(levels)
+    monkeypatch.setattr(samples, "cpu_times", machine)
+    monkeypatch.setattr(blocks.time, "sleep", machine.sleep)
+    settings = {"seconds": 2.0, "pause_seconds": 1.0}
+    with Sampler(interval=60) as sampler:
+        block, spans = utilisation.train(machine, sampler, 8, 2, settings)
+    assert block.pop("foreign_cores") == pytest.approx(levels[-1])
+    assert block == {"steps": 4, "seconds": 2.0, "disturbed": disturbed, "repeats": repeats}
+    assert not list(machine.levels)
+    series = sampler.series()
+    used = samples.summarise(series, spans[-1:])
+    assert used["foreign_cores"] == pytest.approx(levels[-1])
+    assert used["process_percent"] == pytest.approx(100, rel=0.05)  # less the sampling itself
+
+    lists = utilisation.sample_lists(series, {8: spans})
+    busy = 100 * (1 + levels[-1]) / psutil.cpu_count()
+    assert lists["machine_percent"][-2] == pytest.approx(busy, rel=1e-3)
+    by_phase = Counter()
+    spans = np.diff(lists["seconds"], prepend=0.0)
+    for phase, span in zip(lists["phase"], spans, strict=True):
+        by_phase[phase] += span
+    # Only the pauses are outside all phases.
+    assert by_phase.pop("repeated", 0.0) == 2.0 * repeats
+    assert by_phase == {"lead_in": 0.5, "batch_size": 2.0, None: 1.0 + repeats}
+    assert lists["batch_size"].count(8) == lists["phase"].count("batch_size")
+    assert "gpu_percent" not in lists

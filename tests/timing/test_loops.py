@@ -14,9 +14,10 @@ from costs import first
 tensorflow_start.set_backend_and_log_level()
 
 import keras
+import tensorflow as tf
 
 from batchscope.datasets import Examples
-from batchscope.timing import loops, pipelines
+from batchscope.timing import loops
 from batchscope.timing.blocks import LEAD_IN_STEPS, NonFiniteLoss
 from batchscope.training import step_loop
 
@@ -68,7 +69,7 @@ def test_loops_and_pipelines_are_those_of_the_factors():
     assert factors["loop"].choices == LOOPS
     assert factors["input_pipeline"].choices == (loops.DEFAULT_PIPELINE, *PIPELINES[1:])
     # A lead-in uses all batches that a pipeline keeps ready.
-    assert LEAD_IN_STEPS > pipelines.PREFETCH_BATCHES
+    assert LEAD_IN_STEPS > loops.PREFETCH_BATCHES
 
 
 @pytest.mark.parametrize("classes", [3, 1])
@@ -156,8 +157,8 @@ def test_pipelines_have_the_same_whole_batches(pipeline, tmp_path):
     images = ((ramp + np.arange(count)[:, None, None, None] // 10) % 17).clip(0, 16)
     images = np.sort(images, axis=2).astype(np.uint8)
     labels = np.arange(count) % 10
-    mapped = pipelines.mapped_examples(pipeline, Examples(images, labels, SCALE), tmp_path / "jpeg")
-    batches = pipelines.batches(pipeline, mapped, size)
+    mapped = loops.mapped_examples(pipeline, Examples(images, labels, SCALE), tmp_path / "jpeg")
+    batches = loops.endless_batches(pipeline, mapped, size)
     assert batches.element_spec[0].shape.as_list() == [None, 8, 8, 1]
     for at, (batch, batch_labels) in zip(range(5), batches, strict=False):
         rows = slice(at % 2 * size, (at % 2 + 1) * size)
@@ -165,7 +166,7 @@ def test_pipelines_have_the_same_whole_batches(pipeline, tmp_path):
         tolerance = 0.08 if pipeline == "jpeg" else 0
         np.testing.assert_allclose(batch, expected, atol=tolerance)
         assert batch_labels.numpy().tolist() == labels[rows].tolist()
-    (whole, _), *_ = pipelines.batches(pipeline, mapped, 400).take(1)
+    (whole, _), *_ = loops.endless_batches(pipeline, mapped, 400).take(1)
     assert len(whole) == count
 
 
@@ -178,6 +179,22 @@ def test_pipelines_have_the_same_whole_batches(pipeline, tmp_path):
     ],
 )
 def test_images_that_cannot_be_jpeg_files_are_refused(images, tmp_path):
-    with pytest.raises(pipelines.UserError, match="^input_pipeline jpeg: received "):
-        pipelines.write_jpegs(images, SCALE, tmp_path / "jpeg")
+    with pytest.raises(loops.UserError, match="^input_pipeline jpeg: received "):
+        loops.write_jpegs(images, SCALE, tmp_path / "jpeg")
     assert not list(tmp_path.iterdir())
+
+
+def test_the_peak_of_tensorflows_tensors_on_the_cpu():
+    runner = loops.Runner(None, 1)
+    if not runner.reset_peak():
+        pytest.skip("this TensorFlow keeps no count on the CPU")
+    before = runner.peak_mb() or 0
+    block = tf.ones(60_000, tf.float32)  # 240,000 bytes are not counted
+    assert (runner.peak_mb() or 0) == before
+    block = tf.ones(10_000_000, tf.float32)
+    del block
+    # A block may be twice as large.
+    assert 39 < runner.peak_mb() - before < 82
+    runner.reset_peak()
+    assert (runner.peak_mb() or 0) - before == pytest.approx(0, abs=4)
+    assert loops.Runner(None, 1, "gpu").reset_peak() is False

@@ -2,16 +2,15 @@
 
 import json
 import time
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import measured_run
 from batchscope.core.errors import UserError
-from batchscope.datasets import Examples, model_inputs
+from batchscope.datasets import Examples, prepared
 from batchscope.study import names
-from batchscope.timing import loops, profile
+from batchscope.timing import loops, profile, trace
 from batchscope.timing.samples import Sampler
 from batchscope.timing.timing_job import TimingJob
 from batchscope.training import models
@@ -34,12 +33,11 @@ def timed(run):
 
 
 def record(run_steps, folder, count, per_step=False, lead_in=3):
-    """Return the rates of steps and the sampler."""
     with Sampler() as sampler:
-        return profile.profile_steps(run_steps, folder, count, sampler, per_step, lead_in), sampler
+        return profile.profile_steps(run_steps, folder, count, sampler, per_step, lead_in)
 
 
-def shares(summary):
+def approximate(summary):
     assert sum(summary[part] for part in PARTS) == pytest.approx(1)
     return pytest.approx(tuple(summary[part] for part in PARTS))
 
@@ -51,8 +49,8 @@ def space(folder, **threads):
     """
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-    trace = xplane_pb2.XSpace()
-    host, gpu = trace.planes.add(name="/host:CPU"), trace.planes.add(name="/device:GPU:0")
+    written = xplane_pb2.XSpace()
+    host, gpu = (written.planes.add(name=name) for name in ("/host:CPU", "/device:GPU:0"))
     for plane in (host, gpu):
         plane.stat_metadata[1].name = "id"
     for thread, events in threads.items():
@@ -68,23 +66,11 @@ def space(folder, **threads):
                 event.stats.add(metadata_id=1, int64_value=run[0])
     path = folder / "plugins" / "profile" / "now" / "host.xplane.pb"
     path.parent.mkdir(parents=True)
-    path.write_bytes(trace.SerializeToString())
+    path.write_bytes(written.SerializeToString())
     return folder
 
 
-WINDOW = (profile.WINDOW_EVENT, 100, 200)
-
-
-def test_covered_time_is_that_of_the_union():
-    generator = np.random.default_rng(0)
-    starts = generator.integers(0, 1000, 200)
-    events = [SimpleNamespace(start=int(at), stop=int(at) + 7) for at in starts]
-    clock = np.zeros(1100, bool)
-    for event in events:
-        clock[event.start : event.stop] = True
-    window = SimpleNamespace(start=100, stop=900)
-    assert profile.covered_time(events, window) == clock[100:900].sum()
-    assert profile.covered_time([], window) == 0
+WINDOW = (trace.WINDOW_EVENT, 100, 200)
 
 
 def test_operations_of_graphs_and_eager_kernels_compute(tmp_path):
@@ -93,6 +79,7 @@ def test_operations_of_graphs_and_eager_kernels_compute(tmp_path):
         ("conv/Conv2D:Conv2D", 90, 110),  # from 100 on
         ("call:StatefulPartitionedCall", 110, 150),
         ("_1/Relu:_FusedConv2D", 120, 130),
+        ("_2/Relu:Relu", 195, 210),  # until 200
     ]
     eager = [
         WINDOW,
@@ -103,9 +90,9 @@ def test_operations_of_graphs_and_eager_kernels_compute(tmp_path):
         ("EagerLocalExecute: __inference_f_1", 160, 200),
         ("KernelAndDeviceFunc::Run", 165, 195),
     ]
-    found = profile.read_trace(space(tmp_path, python=eager, tf_Compute=graph))
-    assert found["seconds"] == pytest.approx(100e-6)
-    assert shares(found) == (0.3, 0, 0.7)  # 100 to 110 and 120 to 140
+    result = trace.shares(space(tmp_path, python=eager, tf_Compute=graph))
+    assert result["seconds"] == pytest.approx(100e-6)
+    assert approximate(result) == (0.35, 0, 0.65)  # 120 to 140, too
 
 
 def test_input_is_the_wait_of_training_and_no_work_of_the_pipeline(tmp_path):
@@ -125,11 +112,11 @@ def test_input_is_the_wait_of_training_and_no_work_of_the_pipeline(tmp_path):
     ]
     private = [("Conv2D:Conv2D", 100, 199)]
     lines = {"python": python, "tf_Compute": shared, "tf_data_private_threadpool": private}
-    assert shares(profile.read_trace(space(tmp_path, **lines))) == (0.25, 0.15, 0.6)
+    assert approximate(trace.shares(space(tmp_path, **lines))) == (0.25, 0.15, 0.6)
 
 
 def test_kernels_of_a_gpu_replace_the_operations_that_launch_them(tmp_path):
-    found = profile.read_trace(
+    result = trace.shares(
         space(
             tmp_path,
             python=[WINDOW, ("launch:Conv2D", 100, 195), ("x:IteratorGetNext", 160, 190)],
@@ -138,12 +125,12 @@ def test_kernels_of_a_gpu_replace_the_operations_that_launch_them(tmp_path):
             gpu_Steps=[("1", 100, 200)],
         )
     )
-    assert shares(found) == (0.45, 0.2, 0.35)
+    assert approximate(result) == (0.45, 0.2, 0.35)
 
 
 def test_a_trace_without_the_steps_is_an_error(tmp_path):
     with pytest.raises(UserError, match="^profile: "):
-        profile.read_trace(space(tmp_path, python=[("x:MatMul", 0, 9)]))
+        trace.shares(space(tmp_path, python=[("x:MatMul", 0, 9)]))
 
 
 @pytest.mark.parametrize("kind", first(["graph", "eager"]))
@@ -151,14 +138,14 @@ def test_a_real_profile(kind, tmp_path):
     generator = np.random.default_rng(0)
     images = generator.integers(0, 256, (64, 16, 16, 1), dtype=np.uint8)
     examples = Examples(images, generator.integers(0, 10, 64), 1 / 255)
-    model = models.build("small_cnn", model_inputs.ModelInput((16, 16, 1), 10), 0)
+    model = models.build("small_cnn", prepared.ModelInput((16, 16, 1), 10), 0)
     runner = loops.make_runner({**FACTORS, "loop": kind}, model, examples)
-    rates, sampler = record(runner.steps_at_size(1), tmp_path, STEPS, kind == "eager")
-    found = profile.read_trace(tmp_path)
-    assert shares(found) == tuple(found[part] for part in PARTS)
-    assert found["compute_share"] > 0.01 and (kind == "eager") == (found["input_share"] > 0)
+    rates = record(runner.steps_at_size(1), tmp_path, STEPS, kind == "eager")
+    result = trace.shares(tmp_path)
+    assert approximate(result) == tuple(result[part] for part in PARTS)
+    assert result["compute_share"] > 0.01 and (kind == "eager") == (result["input_share"] > 0)
     assert rates["steps"] == STEPS and rates["steps_per_second"] > 0
-    assert sampler.phases == [profile.PLAIN_PHASE]
+    assert rates["utilisation"]["process_percent"] > 0
 
 
 def test_steps_that_fail_leave_no_running_profiler(tmp_path):
@@ -173,7 +160,7 @@ def test_steps_that_fail_leave_no_running_profiler(tmp_path):
 
     with pytest.raises(ArithmeticError, match="not finite"):
         record(run_steps, tmp_path / "failed", 2, lead_in=3)
-    rates, _ = record(run_steps, tmp_path / "finished", 2, lead_in=3)
+    rates = record(run_steps, tmp_path / "finished", 2, lead_in=3)
     assert calls[5:] == [3, *[3, 2] * 3]
     assert rates["steps_per_second"] < 2 / 0.001
     assert len(list((tmp_path / "finished").rglob("*.xplane.pb"))) == 1
@@ -182,7 +169,7 @@ def test_steps_that_fail_leave_no_running_profiler(tmp_path):
 @pytest.mark.parametrize("error", first([None, MemoryError("16")]))
 def test_the_record_of_a_profile(results, tmp_path, monkeypatch, error):
     if error:
-        monkeypatch.setattr(profile, "read_trace", failing(error))
+        monkeypatch.setattr(trace, "shares", failing(error))
     sweep = names.parse_sweep(f"{measured_run.DATASET}+small_cnn+bs=16+opt=sgd+dev=cpu+th=1")
     job = TimingJob(results, sweep, None, tmp_path / "st=3.json")
     timing = profile.measure(job, {"steps": 3})

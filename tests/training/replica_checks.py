@@ -20,8 +20,8 @@ IMAGES = RANDOM.integers(0, 17, (42, 8, 8, 1), np.uint8)
 LABELS = RANDOM.integers(0, 3, 42)
 
 
-def create(count, build, images=IMAGES, labels=LABELS, scale=1 / 16, batch_size=10, **factors):
-    """Return a model, its optimizer and its loop on a number of replicas."""
+def trained(count, build, images=IMAGES, labels=LABELS, scale=1 / 16, batch_size=10, **factors):
+    """Return a model after an epoch on replicas, its totals, and the norms of its updates."""
     momentum = {"momentum": 0.9} if factors.get("optimizer", "sgd") == "sgd" else {}
     factors = {**momentum, "replicas": count, "batch_size": batch_size, **factors}
     factors = names.parse_run(run_name(**factors))
@@ -32,21 +32,11 @@ def create(count, build, images=IMAGES, labels=LABELS, scale=1 / 16, batch_size=
         model = keras.Sequential([keras.Input(images.shape[1:], dtype=dtype), *build()])
         optimizer = optimizers.make_optimizer(factors)
     examples, settings = Examples(images, labels, scale), step_loop.UpdateSettings(batch_size)
-    return model, optimizer, replicas.make_loop(factors, model, optimizer, examples, settings, True)
-
-
-def epoch(steps, number=0):
-    stop = step_loop.steps_per_epoch(steps.example_count, steps.update_settings.size)
-    order = step_loop.epoch_order(0, number, steps.example_count)
-    done, totals, _, norms = steps.run(order, 0, stop, step_loop.Totals())
+    loop = replicas.make_loop(factors, model, optimizer, examples, settings, True)
+    order, stop = step_loop.epoch_order(0, 0, len(images)), -(-len(images) // batch_size)
+    done, totals, _, norms = loop.run(order, 0, stop, step_loop.Totals())
     assert done == stop
-    return totals, norms
-
-
-def trained(count, build, **options):
-    """Return a model after an epoch, its totals, and the norms of its updates."""
-    model, _, steps = create(count, build, **options)
-    return model, *epoch(steps)
+    return model, totals, norms
 
 
 def bits(model):

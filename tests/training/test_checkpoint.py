@@ -1,22 +1,36 @@
-"""A checkpoint that is taken up, passed over, or cannot be read at this moment."""
+"""Checkpoints, and the same bits: in other chunks, and after a stop or a kill at any point."""
 
 import errno
 import math
+import shutil
+import signal
+import subprocess
+from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
+from test_trainer import history
 
 from batchscope.core import disk
 from batchscope.core.errors import Interrupted, UserError
+from batchscope.store import progress
 from batchscope.study import names
 from batchscope.training import checkpoint, trainer
 from batchscope.training.checkpoint import Progress
 from batchscope.training.fit import FitLimits, Training
 from batchscope.training.runs import TrainingRun
 from costs import first
-from digit_runs import assert_same_bits, record, with_digits
+from digit_runs import (
+    assert_same_bits,
+    door,
+    record,
+    train,
+    wait_for_checkpoints,
+    with_digits,
+)
 from measured_run import RUN
+from project import forked
 
 
 def load(path, key="key", shape=(2,)):
@@ -138,3 +152,47 @@ def test_a_training_that_dies_ends_with_the_same_bits(
     assert record(killed.results, RUN)["resumed"] == resumed
     assert_same_bits(whole.folder, killed.folder)
     assert not (killed.folder / "checkpoint.npz").exists() and not half.exists()
+
+
+def assert_same_training(one: Path, other: Path) -> None:
+    assert_same_bits(one, other)
+    assert history(one) == history(other)
+
+
+@pytest.fixture
+def again(dropout_run, digits, tmp_path) -> Path:
+    """Results without the run, and with the note of what it keeps."""
+    shutil.copy(dropout_run[0] / "epochs_read.json", with_digits(digits, tmp_path))
+    return tmp_path
+
+
+def test_examples_that_stay_on_the_disk_give_the_same_bits(dropout_run, again):
+    results, run, model = dropout_run
+    program = (
+        "import sys; from batchscope.host import memory_limits; memory_limits._ARRAY_SHARE = 0.0;"
+        "from batchscope.cli import entry; entry.main(sys.argv[1:])"
+    )
+    done = forked(program, *("train", "--results", again, "--run", run, "--model-file", model))
+    assert done.returncode == 0, done.stderr
+    assert_same_training(results / "runs" / run, again / "runs" / run)
+
+
+def test_killed_at_several_points_ends_with_the_same_bits(dropout_run, again):
+    results, run, model = dropout_run
+    folder = again / "runs" / run
+    arguments = ("train", "--results", str(again), "--run", run, "--model-file", model)
+    arguments += ("--chunk-steps", "2", "--checkpoint-seconds", "0")
+    kills = {1: signal.SIGKILL, 5: signal.SIGTERM, 12: signal.SIGKILL}
+    for checkpoints, kill in kills.items():  # further into the training each time
+        process = door(*arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        wait_for_checkpoints(process, folder, checkpoints)
+        assert process.poll() is None
+        process.send_signal(kill)
+        output, _ = process.communicate(timeout=300)
+        assert kill == signal.SIGKILL or process.returncode == 85, output
+        assert not (folder / "record.json").exists()
+    done = train(again, run, *arguments[5:])
+    assert done["resumed"] == 3
+    assert_same_training(results / "runs" / run, folder)
+    assert not (folder / "checkpoint.npz").exists()
+    assert not progress.running_jobs(again)

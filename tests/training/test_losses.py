@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from batchscope.datasets import Examples, TaskInfo
-from batchscope.training import losses, scoring
+from batchscope.training import losses
 
 SHAPE = (2, 2, 1)
 
@@ -43,18 +43,6 @@ def by_hand(weights, images, labels, classes):
     gradient = np.concatenate([(inputs.T @ error).reshape(-1), error.sum(0)]) / len(labels)
     loss = -np.log(probabilities[rows, labels]).mean()
     return loss, (probabilities.argmax(1) == labels).mean(), gradient
-
-
-def test_other_examples_of_an_objective_share_its_graphs():
-    layer = keras.layers.Dense(3, activation="softmax", kernel_regularizer="l2")
-    model = chain(keras.layers.Dropout(0.5), layer)
-    few, many = (Examples(*examples(n, seed=n), 1 / 16) for n in (5, 40))
-    first = losses.Objective(model, few, chunk=7)
-    other = first.with_examples(many)
-    for _ in range(2):
-        assert other.evaluate() == losses.Objective(model, many, chunk=7).evaluate()
-        assert first.evaluate() == losses.Objective(model, few, chunk=7).evaluate()
-        first.set_weights(first.weights() * 3 + 0.5)
 
 
 @pytest.mark.parametrize("chunk", [1, 5, 512])
@@ -98,77 +86,55 @@ def test_batch_statistics_normalise_by_the_chunk():
     assert values[1] == pytest.approx(rows.mean() + 0.01 * (kernel**2).sum(), rel=1e-5)
 
 
-def test_penalties_are_part_of_the_loss_once():
+@pytest.mark.parametrize("chunk", [None, 5])
+def test_penalties_count_once_and_those_of_activities_are_a_mean_over_the_examples(chunk):
     images, labels = examples()
-    plain = objective_of(softmax_regression(), images, labels, chunk=5)
-    model = softmax_regression(kernel_regularizer=keras.regularizers.L2(0.3))
-    penalised = objective_of(model, images, labels, chunk=5)
-    weights = np.random.default_rng(2).standard_normal(15).astype(np.float32).astype(np.float64)
-    loss, gradient = plain.loss_and_gradient(weights)
-    more, steeper = penalised.loss_and_gradient(weights)
-    kernel = np.append(weights[:12], np.zeros(3))
-    assert more - loss == pytest.approx(0.3 * (kernel**2).sum(), rel=1e-5)
-    np.testing.assert_allclose(steeper - gradient, 0.6 * kernel, rtol=1e-4, atol=1e-6)
-    assert penalised.loss(weights) == pytest.approx(more, rel=1e-6)
-
-
-def test_activity_penalties_are_a_mean_over_the_examples():
-    images, labels = examples()
-    weights = np.random.default_rng(2).standard_normal(15).astype(np.float32).astype(np.float64)
     plain = objective_of(softmax_regression(), images, labels)
-    layer = {"activation": None, "activity_regularizer": keras.regularizers.L2(0.2)}
-    model = chain(keras.layers.Dense(3, **layer), keras.layers.Softmax())
-    penalised = objective_of(model, images, labels, chunk=5)
-    inputs = images.reshape(len(images), -1) / 16
+    l2 = keras.regularizers.L2
+    layer = keras.layers.Dense(3, kernel_regularizer=l2(0.3), activity_regularizer=l2(0.2))
+    penalised = objective_of(chain(layer, keras.layers.Softmax()), images, labels, chunk=chunk)
+    weights = np.random.default_rng(2).standard_normal(15).astype(np.float32).astype(np.float64)
+    kernel, inputs = np.append(weights[:12], np.zeros(3)), images.reshape(len(images), -1) / 16
     numbers = inputs @ weights[:12].reshape(4, 3) + weights[12:]
-    more = penalised.loss(weights) - plain.loss(weights)
-    assert more == pytest.approx(0.2 * (numbers**2).sum() / len(labels), rel=1e-5)
-    steeper = penalised.loss_and_gradient(weights)[1] - plain.loss_and_gradient(weights)[1]
-    by_hand = 0.4 * np.append(inputs.T @ numbers, numbers.sum(0)) / len(labels)
-    np.testing.assert_allclose(steeper, by_hand, rtol=1e-4, atol=1e-6)
+    (loss, gradient), (more, steeper) = (
+        objective.loss_and_gradient(weights) for objective in (plain, penalised)
+    )
+    penalty = 0.3 * (kernel**2).sum() + 0.2 * (numbers**2).sum() / len(labels)
+    assert more - loss == pytest.approx(penalty, rel=1e-5)
+    assert penalised.loss(weights) == pytest.approx(more, rel=1e-6)
+    slope = 0.4 * np.append(inputs.T @ numbers, numbers.sum(0)) / len(labels)
+    np.testing.assert_allclose(steeper - gradient, 0.6 * kernel + slope, rtol=1e-4, atol=1e-6)
 
 
-def saturated(last, classes):
-    """Returns a model whose first logit is -50 and whose others are 0."""
-    keras.utils.set_random_seed(0)
-    inputs = keras.Input((1, 1, 1))
-    model = keras.Model(inputs, last(keras.layers.Flatten()(inputs)))
-    kernel, bias = model.weights
-    kernel.assign(np.zeros(kernel.shape))
-    bias.assign([-50.0] + [0.0] * (classes - 1))
-    return model
-
-
-def ends(units, activation, layer):
-    """Returns the ways in which a model may end in an activation, or in the numbers before it."""
-    dense = keras.layers.Dense
+def ends(units, activation):
+    """Return the ways in which a model may end in an activation, or in the numbers before it."""
+    layers = keras.layers
+    apart = layers.Softmax() if activation == "softmax" else layers.Activation(activation)
     return {
-        "activation": lambda x: dense(units, activation)(x),
-        "logits": lambda x: dense(units)(x),
-        "apart": lambda x: layer(dense(units)(x)),
-        "nested": lambda x: keras.Sequential([keras.Input((1,)), dense(units, activation)])(x),
+        "activation": lambda: [layers.Dense(units, activation)],
+        "logits": lambda: [layers.Dense(units)],
+        "apart": lambda: [layers.Dense(units), apart],
+        "nested": lambda: [keras.Sequential([keras.Input((1,)), layers.Dense(units, activation)])],
     }
 
 
-BINARY = ends(1, "sigmoid", keras.layers.Activation("sigmoid"))
-CATEGORICAL = ends(3, "softmax", keras.layers.Softmax())
-
-
 @pytest.mark.parametrize("graph", [False, True], ids=["eager", "graph"])
-@pytest.mark.parametrize("kind", BINARY)
-@pytest.mark.parametrize("binary", [True, False], ids=["binary", "categorical"])
-def test_a_saturated_loss_is_not_clipped(binary, kind, graph):
-    model = saturated(BINARY[kind], 1) if binary else saturated(CATEGORICAL[kind], 3)
-    per_example = scoring.for_task(TaskInfo()).score_examples
+@pytest.mark.parametrize("end", ends(1, "sigmoid"))
+@pytest.mark.parametrize("classes", [1, 3])
+def test_a_saturated_loss_is_not_clipped(classes, end, graph):
+    """The first number is -50, the others are 0."""
+    last = ends(classes, "sigmoid" if classes == 1 else "softmax")[end]()
+    model = keras.Sequential([keras.Input((1, 1, 1)), keras.layers.Flatten(), *last])
+    model.set_weights([np.zeros((1, classes)), np.array([-50.0] + [0.0] * (classes - 1))])
 
     def both(labels, images):
-        return per_example(labels, model(images))
+        return losses.scoring_for(TaskInfo()).score_examples(labels, model(images))
 
     function = tf.function(both) if graph else both
     # One example of the class whose numbers are low, and one of another.
-    labels = [1, 0] if binary else [0, 1]
+    labels = [1, 0] if classes == 1 else [0, 1]
     values, hits = function(tf.constant(labels), tf.zeros((2, 1, 1, 1)))
-    expected = [50.0, np.exp(-50.0)] if binary else [50 + np.log(2), np.log(2)]
+    expected = [50.0, np.exp(-50.0)] if classes == 1 else [50 + np.log(2), np.log(2)]
     np.testing.assert_allclose(values, expected, rtol=1e-5)
     assert hits.numpy().tolist() == [False, True]
 

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from batchscope.core.errors import UserError
-from batchscope.datasets.model_inputs import ModelInput
-from batchscope.study import example_kinds
+from batchscope.datasets.prepared import ModelInput
+from batchscope.study import tasks
 from batchscope.training import models
 from costs import first
 
@@ -48,32 +48,25 @@ def test_parameters_are_those_of_the_documents(network):
         assert f"{parameters:,}" in models.BUILDERS[name].__doc__
 
 
-def test_moving_statistics_are_state_and_generators_are_no_weights():
-    trainable, state = models.weights(
-        models.build("benchmark_cnn", ModelInput((16, 16, 3), 3), seed=0)
-    )
-    assert sum("moving" in path for path in state) == 8
-    assert not any("moving" in path for path in trainable)
-    model = models.build("campbell_cnn", ModelInput((28, 28, 1), 10), seed=0)
-    assert models.weights(model)[1] == {}
-    assert len(model.non_trainable_variables) == 2
-
-
 def test_the_seed_fixes_weights_and_paths_whatever_was_built_before():
-    first = models.weights(models.build("campbell_cnn", ModelInput((28, 28, 1), 10), seed=5))
+    def built(seed):
+        return models.build("campbell_cnn", ModelInput((28, 28, 1), 10), seed)
+
+    model = built(5)
+    first = models.weights(model)
+    # Generators are no weights.
+    assert first[1] == {} and len(model.non_trainable_variables) == 2
     keras.Sequential([keras.layers.Dropout(0.5), keras.layers.Dense(2)])
-    models.build("small_cnn", ModelInput((28, 28, 1), 10), seed=1)
-    again = models.weights(models.build("campbell_cnn", ModelInput((28, 28, 1), 10), seed=5))
-    other = models.weights(models.build("campbell_cnn", ModelInput((28, 28, 1), 10), seed=6))
-    assert_same(first, again)
-    assert all((first[0][path] != other[0][path]).any() for path in first[0])
+    assert_same(first, models.weights(built(5)))
+    other, _ = models.weights(built(6))
+    assert all((first[0][path] != other[path]).any() for path in other)
 
 
 @pytest.mark.parametrize("name", first(models.BUILDERS))
 def test_the_least_side_that_the_plan_knows_is_the_networks_own(name):
     if name == "tiny_transformer":
         return
-    least = example_kinds.NETWORKS[name].min_side
+    least = tasks.NETWORKS[name].min_side
     assert models.build(name, ModelInput((least, least, 1), 10), seed=0).count_params()
     if least > 1:
         side = least - 1
@@ -85,6 +78,7 @@ def test_weights_go_round_and_those_of_another_network_are_refused():
     model = models.build("keskar_f1", ModelInput((4, 4, 1), 3), seed=0)
     trainable, state = models.weights(model)
     other = models.build("keskar_f1", ModelInput((4, 4, 1), 3), seed=1)
+    assert len(state) == 10 and all("moving" in path for path in state)
     state["norm_1/moving_mean"] = state["norm_1/moving_mean"] + 3
     images = np.random.default_rng(0).random((5, 4, 4, 1), np.float32)
     assert not np.allclose(model(images), other(images))
@@ -100,7 +94,7 @@ def test_weights_go_round_and_those_of_another_network_are_refused():
 
 def test_a_position_of_a_sequence_sees_no_later_one():
     length, classes = 6, 11
-    model_input = ModelInput((length,), classes, example_kinds.TOKENS)
+    model_input = ModelInput((length,), classes, tasks.TOKENS)
     model = tf.function(models.build("tiny_transformer", model_input, 0))
     tokens = np.random.default_rng(0).integers(0, classes, (20, length)).astype(np.int32)
     complete = model(tokens).numpy()

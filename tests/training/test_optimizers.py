@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from batchscope.study import names, optimizer_constants
+from batchscope.study import names, run_factors
 from batchscope.study.batch_phases import Course
 from batchscope.training import optimizers
 from digit_runs import run_name
@@ -18,14 +18,12 @@ def built(**factors):
     return optimizers.make_optimizer(names.parse_run(run_name(**factors)))
 
 
-@pytest.mark.parametrize("name", optimizer_constants.DEFAULT_CONSTANTS)
+@pytest.mark.parametrize("name", run_factors.DEFAULT_CONSTANTS)
 def test_constants_are_those_of_keras_where_none_is_given(name):
     own = built(optimizer=name)
     of_keras = inspect.signature(type(own).__init__).parameters
-    has = {item for item in optimizer_constants.CONSTANT_NAMES if item in of_keras} - {
-        "weight_decay"
-    }
-    stated = dict(optimizer_constants.DEFAULT_CONSTANTS[name])
+    has = {item for item in run_factors.CONSTANT_NAMES if item in of_keras} - {"weight_decay"}
+    stated = dict(run_factors.DEFAULT_CONSTANTS[name])
     assert (of_keras["weight_decay"].default or 0) == stated.pop("weight_decay", 0)
     assert stated == {item: of_keras[item].default for item in has}
     (kind,) = (item for item in dir(keras.optimizers) if item.lower() == type(own).__name__.lower())
@@ -42,8 +40,10 @@ def test_given_constants_reach_the_optimizer_after_their_rules():
     assert result.beta_2 == pytest.approx(0.81)
 
 
-def updates(optimizer, weights):
-    """Returns the values after three updates in a graph, and the graph's operations."""
+def updates(optimizer):
+    """Return the changes of four weights after three updates in a graph, and its operations."""
+    values = [np.linspace(-1, 2, 7 + i, dtype="float32") for i in range(4)]
+    weights = [keras.Variable(value, name=f"weight_{i}") for i, value in enumerate(values)]
     optimizer.build(weights)
 
     @tf.function(autograph=False)
@@ -53,12 +53,8 @@ def updates(optimizer, weights):
     for _ in range(3):
         update()
     operations = update.get_concrete_function().graph.get_operations()
-    return [weight.numpy() for weight in weights], operations
-
-
-def weights_of(count):
-    values = [np.linspace(-1, 2, 7 + i, dtype="float32") for i in range(count)]
-    return [keras.Variable(value, name=f"weight_{i}") for i, value in enumerate(values)]
+    pairs = zip(weights, values, strict=True)
+    return np.concatenate([weight.numpy() - value for weight, value in pairs]), operations
 
 
 CONSTANTS = {"beta_1": 0.8, "beta_2": 0.95, "epsilon": 1e-3, "weight_decay": 0.1}
@@ -70,13 +66,10 @@ CONSTANTS = {"beta_1": 0.8, "beta_2": 0.95, "epsilon": 1e-3, "weight_decay": 0.1
 def test_an_update_is_that_of_keras_in_fewer_operations(name, constants):
     """The same bits; of Adam to the rounding of 1 - beta_2, which Keras has in double precision."""
     own = built(optimizer=name.lower(), **constants)
-    result, operations = updates(own, weights_of(4))
+    result, operations = updates(own)
     kept = getattr(keras.optimizers, name)(learning_rate=0.05, **constants)
-    expected, _ = updates(kept, weights_of(4))
     fused = name in ("Adam", "AdamW")
-    starts = [item.numpy() for item in weights_of(4)]
-    for start, *pair in zip(starts, result, expected, strict=True):
-        np.testing.assert_allclose(*(item - start for item in pair), rtol=5e-5 if fused else 0)
+    np.testing.assert_allclose(result, updates(kept)[0], rtol=5e-5 if fused else 0)
     assert sum(item.type == "ResourceApplyAdam" for item in operations) == 4 * fused
     assert [item.name for item in own.variables] == [item.name for item in kept.variables]
     assert own.iterations.numpy() == 3

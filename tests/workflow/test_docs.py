@@ -1,5 +1,6 @@
 """README and docs: links lead somewhere, commands and examples work."""
 
+import itertools
 import re
 import shlex
 from pathlib import Path
@@ -53,11 +54,8 @@ def commands(path: Path) -> list[list[str]]:
     commands = []
     for line in lines:
         words = shlex.split(line, comments=True)
-        is_end = [word in ("&&", "|") for word in words]
-        while words:
-            end = is_end.index(True) if True in is_end else len(words)
-            commands.append(words[:end])
-            words, is_end = words[end + 1 :], is_end[end + 1 :]
+        for is_end, group in itertools.groupby(words, ("&&", "|").__contains__):
+            commands += [] if is_end else [list(group)]
     return commands
 
 

@@ -5,8 +5,8 @@ import sys
 sys.path.insert(0, f"{workflow.basedir}/workflow")
 
 from batchscope.core import project_files
-from batchscope.host import fork_server, group_job
-from batchscope.rules import inputs, resources, session, study, targets
+from batchscope.host import fork_server
+from batchscope.rules import inputs, resources, session, study
 from batchscope.study.names import COMMAND_PATTERN as COMMAND
 from batchscope.study.registry import MEASURES, TIMINGS, VERSIONS
 
@@ -56,7 +56,7 @@ def start_fork_server():
 
 
 if workflow.remote_exec:
-    group_job.run_by_one_process(workflow, [RUNS, TIMING], start_fork_server)
+    session.run_group_by_one_process(workflow, [RUNS, TIMING], start_fork_server)
 
 
 onstart:
@@ -73,7 +73,7 @@ onstart:
 onsuccess:
     # Snakemake makes nothing behind a data set that it makes again.
     made = [path for job in workflow.dag.targetjobs for path in (*job.output, *job.input)]
-    targets.check_exists(made)
+    inputs.check_exists(made)
     for line in session.closing_lines(STUDY, made):
         logger.info(line)
 

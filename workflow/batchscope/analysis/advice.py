@@ -6,8 +6,6 @@ suggestion changes the study so that a check passes. A new check is a function t
 a new fact about a series belongs in `advice_series`.
 """
 
-from __future__ import annotations
-
 import enum
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,8 +19,7 @@ from batchscope.analysis import (
     comparisons,
     expectations,
     run_series,
-    throughput_knee,
-    verdicts,
+    step_cost,
 )
 from batchscope.analysis.advice_series import (
     CRITICAL,
@@ -32,13 +29,21 @@ from batchscope.analysis.advice_series import (
     AdviceSeries,
     AdviceTables,
     Row,
-    is_excluded,
 )
-from batchscope.study import advice_needs, run_factors, stages, tasks
-from batchscope.study.advice_needs import RATE_STEP, SEEDS, Need, rounded
-from batchscope.study.budget_kinds import CONVERGENCE, EPOCHS, SECONDS, TARGET
+from batchscope.study import stages, suggestions, tasks
 from batchscope.study.decision_columns import ADVICE
-from batchscope.study.outcomes import LEVEL, MIN_SEEDS, MIN_SEEDS_FOR_INTERVAL, Reason, Verdict
+from batchscope.study.outcomes import (
+    CONVERGENCE,
+    EPOCHS,
+    LEVEL,
+    MIN_SEEDS,
+    MIN_SEEDS_FOR_INTERVAL,
+    SECONDS,
+    TARGET,
+    Reason,
+    Verdict,
+)
+from batchscope.study.suggestions import RATE_STEP, SEEDS, Need, rounded
 
 MEMORY, KNEE = "memory", "knee"
 BASELINE, RATE_ON_EDGE = "baseline", "rate_on_edge"  # the essential checks
@@ -175,8 +180,7 @@ def _deciding_limit(series: AdviceSeries, size: int) -> Row:
     rows = series.limits[series.limits["batch_size"] == size]
     if rows.empty:
         return {"verdict": Verdict.NOT_TESTABLE, "reason": Reason.NO_VALUE}
-    not_within = verdicts.verdicts_of_intervals(rows) != Verdict.WITHIN
-    row = rows.loc[(not_within.astype(int) + is_excluded(rows)).idxmax()]
+    row = rows.loc[(rows["excluded"] - rows["within"].astype(int)).idxmax()]
     return {"name": row["outcome"], **row[_LIMIT_COLUMNS].to_dict()}
 
 
@@ -193,7 +197,7 @@ def _limits(series: AdviceSeries) -> Iterator[Row]:
         yield {"name": MEMORY, "largest": largest, "reason": reason}
     columns = ["noise_floor", "knee_fitted", "knee_batch_size"]
     knees = series.tables.limits.reindex(columns=columns).astype(float)
-    knees = knees[~(knees.pop("noise_floor") > throughput_knee.MAX_NOISE)]
+    knees = knees[~(knees.pop("noise_floor") > step_cost.MAX_NOISE)]
     for knee in knees.stack().dropna()[:1]:
         yield {"name": KNEE, "estimate": float(knee)}
     ends: Row = {end: series.critical_fit.get(f"{CRITICAL}_{end}") for end in ("low", "high")}
@@ -229,7 +233,7 @@ def _check(name: str, passed: Any, key: str = "", value: Any = "", **numbers: An
 
 
 def _baseline_checks(series: AdviceSeries) -> Iterator[Row]:
-    """Check that a size beats the baseline, and that the test set resolves the margin."""
+    """Check that a size beats the baseline, and that the test set resolves a deciding metric."""
     rows = series.metric_rows.set_index("batch_size")
     if rows.empty:
         return
@@ -244,7 +248,8 @@ def _baseline_checks(series: AdviceSeries) -> Iterator[Row]:
         yield _check(BASELINE, any(series.has_learned.values()), **change, **numbers)
     examples = series.run_columns(f"{outcome.partition('_')[0]}_examples").max().item()
     single_label = str(series.factors.get("dataset")) not in series.request.by_position
-    if pandas.notna(examples) and single_label and metric.error and size in rows.index:
+    has_error = single_label and metric.error and outcome in series.outcomes
+    if pandas.notna(examples) and has_error and size in rows.index:
         variance, margin = max(means[size] * (1 - means[size]), 0), rows.loc[size, "margin"]
         error, needed = math.sqrt(variance / examples), int(variance / margin**2) + 1
         change = ("test_examples", needed)
@@ -275,7 +280,7 @@ def edge_checks(series: AdviceSeries) -> Iterator[Row]:
     rows = series.limits.dropna(subset=RATE)
     at_edge = rows[~rows.duplicated("batch_size") & (rows["on_edge"] == 1)]
     inner = rows.drop(at_edge.index)
-    ruled_out = {*inner.loc[is_excluded(inner), "batch_size"]}
+    ruled_out = {*inner.loc[inner["excluded"], "batch_size"]}
     ruled_out |= {size for size in series.sizes if size > series.memory_limit}
     ruled_out |= series.excluded_sizes() - {*series.size_range, *series.neighbours}
     at_edge = at_edge[~at_edge["batch_size"].isin(ruled_out)].sort_values("batch_size")
@@ -319,19 +324,19 @@ def _size_on_edge_checks(series: AdviceSeries) -> Iterator[Row]:
 def _timing_checks(series: AdviceSeries) -> Iterator[Row]:
     """Check that other processes disturbed few timed blocks, and that blocks scatter little."""
     measured: list[tuple[int | None, float, float, tuple[str, Any]]] = []  # size, value, bound, fix
-    rerun = (advice_needs.RERUN, advice_needs.SECONDS_TIMING)
+    rerun = (suggestions.RERUN, suggestions.SECONDS_TIMING)
     if series.run_columns("disturbed_share").notna().any(axis=None):
         measured.append((None, series.disturbed_share, MAX_DISTURBED_SHARE, rerun))
-    more_blocks = (f"measure.{advice_needs.SECONDS_TIMING}.blocks", REPEATED_BLOCKS)
+    more_blocks = (f"measure.{suggestions.SECONDS_TIMING}.blocks", REPEATED_BLOCKS)
     names = ["batch_size", "seconds_per_epoch_q1", "seconds_per_epoch_q3"]
     sizes, low, high = series.run_columns(*names).astype(float).to_numpy().T
     for size, ratio in pandas.Series(high / low).groupby(sizes).median().items():
-        measured.append((int(size), ratio, throughput_knee.MAX_NOISE, more_blocks))
+        measured.append((int(size), ratio, step_cost.MAX_NOISE, more_blocks))
     names = ["disturbed_blocks", "blocks", "noise_floor"]
-    rerun = (advice_needs.RERUN, advice_needs.SWEEP_TIMING)
+    rerun = (suggestions.RERUN, suggestions.SWEEP_TIMING)
     for disturbed, blocks, noise in series.tables.limits.reindex(columns=names).to_numpy(float):
         measured.append((None, disturbed / blocks, MAX_DISTURBED_SHARE, rerun))
-        measured.append((None, noise, throughput_knee.MAX_NOISE, more_blocks))
+        measured.append((None, noise, step_cost.MAX_NOISE, more_blocks))
     measured = [row for row in measured if not math.isnan(row[1])]
     failed = [row for row in measured if row[1] > row[2]]
     failed.sort(key=lambda row: row[0] is not None)  # rows without a size come first
@@ -344,15 +349,11 @@ def _seconds_checks(series: AdviceSeries) -> Iterator[Row]:
     """Yield failed checks if known seconds are not compared, or the fastest size is excluded."""
     rows = series.limits[series.limits["outcome"] == SECONDS]
     compared = len(rows) or not series.are_times_usable
-    if series.request.timed and not compared and not _has_schedule(series):
+    if series.request.timed and not compared and not series.has_schedule:
         yield _check("times_compared", False)
     if (fastest := comparisons.best_batch_size(rows)) in series.excluded_sizes(series.outcomes):
         sizes = [size for size in series.sizes if size != fastest]
         yield _check("fastest", False, "vary.batch_size", sizes, batch_size=fastest)
-
-
-def _has_schedule(series: AdviceSeries) -> bool:
-    return series.factors.get("schedule", run_factors.CONSTANT) != run_factors.CONSTANT
 
 
 def _needs(series: AdviceSeries) -> Iterator[Need]:
@@ -360,11 +361,11 @@ def _needs(series: AdviceSeries) -> Iterator[Need]:
     trained, minutes = series.training_summary, series.training_minutes
     minutes_per_seed = sum(series.seed_seconds) / 60
     minutes_per_rate = minutes / max(trained.rates, 1)
-    yield from advice_needs.missing_needs(trained, minutes_per_seed, minutes_per_rate)
+    yield from suggestions.missing_needs(trained, minutes_per_seed, minutes_per_rate)
     costs, unresolved = series.rows_at_budgets(TARGET), series.unresolved_limits
     is_bound = (unresolved["reason"] == Reason.AT_FIRST_EVALUATION).any()
-    can_evaluate_more = trained.keys_to_add == advice_needs.TRAINING_KEYS
-    if can_evaluate_more and (is_bound or (costs.empty and not _has_schedule(series))):
+    can_evaluate_more = trained.keys_to_add == suggestions.TRAINING_KEYS
+    if can_evaluate_more and (is_bound or (costs.empty and not series.has_schedule)):
         # The suggestion is half the examples between two evaluations, or a quarter of an epoch.
         interval, epoch = series.run_columns("evaluate_every", "train_examples").max().fillna(0)
         examples = int(interval // 2 if interval else epoch // 4)
@@ -379,7 +380,7 @@ def _needs(series: AdviceSeries) -> Iterator[Need]:
     if series.replicates < MIN_SEEDS or pandas.isna(seeds) or in_next_stage or unresolvable:
         return
     seeds = int(seeds)
-    if trained.keys_to_add == advice_needs.EXTERNAL_KEYS:
+    if trained.keys_to_add == suggestions.EXTERNAL_KEYS:
         yield Need(SEEDS, SEEDS, seeds, (seeds - series.replicates) * minutes_per_seed, seeds)
     elif used_seeds is not None and len(used_seeds):
         # The test is repeated with new seeds only: the used ones decided nothing.

@@ -6,8 +6,6 @@ comparisons.csv: nothing is tested again. `advice` makes rows of the facts. A ne
 of `AdviceSeries`.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math
@@ -19,11 +17,21 @@ import numpy as np
 import pandas
 
 from batchscope.analysis import comparisons, run_series, verdicts
-from batchscope.study import tasks
-from batchscope.study.advice_needs import MIN_SIZES, TRAINING_KEYS, TrainingSummary
-from batchscope.study.budget_kinds import COST_KINDS, COSTS, EXAMPLES, SECONDS, TARGET, end_kinds
-from batchscope.study.outcomes import MIN_SEEDS, MIN_SEEDS_FOR_INTERVAL, Reason, Verdict
+from batchscope.study import run_factors, tasks
+from batchscope.study.outcomes import (
+    COST_KINDS,
+    COSTS,
+    EXAMPLES,
+    MIN_SEEDS,
+    MIN_SEEDS_FOR_INTERVAL,
+    SECONDS,
+    TARGET,
+    Reason,
+    Verdict,
+    end_kinds,
+)
 from batchscope.study.run_factors import TIMING_FACTORS
+from batchscope.study.suggestions import MIN_SIZES, TRAINING_KEYS, TrainingSummary
 
 MAX_DISTURBED_SHARE = 0.25  # share of disturbed blocks above which sizes are not ranked by seconds
 CRITICAL, RATE = "critical_batch_size", "learning_rate"
@@ -79,7 +87,8 @@ class AdviceSeries:
 
         The cost to the target comes first: seconds if any are known, or examples if the timings
         were disturbed. Every outcome with a stated margin follows, or else the first outcome.
-        Without any of these the examples to the target limit the sizes.
+        Without any of these the examples to the target limit the sizes. Two columns are added:
+        `within`, and `excluded` (beyond the margin, or with a failed run).
         """
         costs, ends = self.rows_at_budgets(*COST_KINDS), self.rows_at_end
         ends = ends[~ends["outcome"].isin(COSTS)]
@@ -91,7 +100,12 @@ class AdviceSeries:
             limits.append(ends[(ends["outcome"] == name) & (ends["budget"] == budgets[name])])
         if budgets.empty and cost["mean"].isna().all() and examples["mean"].notna().any():
             limits.append(examples)
-        return pandas.concat(limits) if limits else costs.iloc[:0]
+        rows = pandas.concat(limits) if limits else costs.iloc[:0]
+        verdict = verdicts.verdicts_of_intervals(rows)
+        failed = rows["reason"].isin([Reason.FAILED, Reason.NOT_REACHED])
+        failed &= rows["verdict"] == Verdict.NOT_TESTABLE
+        excluded = failed | (verdict == Verdict.BEYOND)
+        return rows.assign(within=verdict == Verdict.WITHIN, excluded=excluded)
 
     @property
     def rows_at_end(self) -> pandas.DataFrame:
@@ -108,7 +122,6 @@ class AdviceSeries:
 
     @property
     def are_times_usable(self) -> bool:
-        """Whether batch sizes may be ranked by seconds: few of the timed blocks were disturbed."""
         return not self.disturbed_share > MAX_DISTURBED_SHARE
 
     @property
@@ -132,15 +145,13 @@ class AdviceSeries:
 
     def excluded_sizes(self, outcomes: Iterable[str] | None = None) -> set[int]:
         """Return the sizes that memory excludes, or a limit of `outcomes` (of any by default)."""
-        rows = self.limits[is_excluded(self.limits)]
+        rows = self.limits[self.limits["excluded"]]
         rows = rows if outcomes is None else rows[rows["outcome"].isin([*outcomes])]
         return {*rows["batch_size"], *(size for size in self.sizes if size > self.memory_limit)}
 
     @functools.cached_property
     def sizes_within(self) -> list[int]:
-        """The sizes that every limit shows to be within its margin."""
-        not_within = verdicts.verdicts_of_intervals(self.limits) != Verdict.WITHIN
-        sizes = {*self.sizes} - {*self.limits.loc[not_within, "batch_size"]}
+        sizes = {*self.sizes} - {*self.limits.loc[~self.limits["within"], "batch_size"]}
         return sorted(size for size in sizes if size <= self.memory_limit)
 
     @functools.cached_property
@@ -206,7 +217,6 @@ class AdviceSeries:
 
     @functools.cached_property
     def neighbours(self) -> list[int]:
-        """The sizes next to the range."""
         pairs = itertools.pairwise(self.sizes)
         inside = {*self.size_range}
         return [size for pair in pairs if {*pair} & inside for size in {*pair} - inside]
@@ -229,6 +239,10 @@ class AdviceSeries:
         pairs = self.limits.loc[self.limits["batch_size"] == self.recommended_size, "n"].fillna(0)
         count = max if self.request.analyses else min
         return int(count(pairs[pairs > 0], default=self.tables.comparisons["seeds"].max()))
+
+    @property
+    def has_schedule(self) -> bool:
+        return self.factors.get("schedule", run_factors.CONSTANT) != run_factors.CONSTANT
 
     @property
     def training_minutes(self) -> float:
@@ -281,13 +295,6 @@ class AdviceSeries:
 
     def run_columns(self, *columns: str) -> pandas.DataFrame:
         return self.tables.runs.reindex(columns=[*columns])
-
-
-def is_excluded(rows: pandas.DataFrame) -> pandas.Series:
-    """Return whether each limit excludes its size: beyond the margin, or with a failed run."""
-    failed = rows["reason"].isin([Reason.FAILED, Reason.NOT_REACHED])
-    failed &= rows["verdict"] == Verdict.NOT_TESTABLE
-    return failed | (verdicts.verdicts_of_intervals(rows) == Verdict.BEYOND)
 
 
 def from_tables(tables: AdviceTables, request: AdviceRequest) -> Iterator[AdviceSeries]:

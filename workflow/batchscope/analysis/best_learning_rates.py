@@ -4,22 +4,18 @@ The validation loss chooses a rate. Rates are *effective* ones, after scaling. O
 module; the rates of comparisons are chosen in `chosen_rates`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas
 
 from batchscope.analysis import chosen_rates, intervals, verdicts
 from batchscope.analysis.chosen_rates import RATE
 from batchscope.analysis.trainings import RUN_LOSS, Trainings, series_over_rates
-
-if TYPE_CHECKING:
-    import pandas
 
 LOW, HIGH, BOTH = "lowest", "highest", "only"  # edges of a grid of rates
 # Kind of bound of an exponent if best rates are on an edge: the true rates may be beyond it.

@@ -5,24 +5,22 @@ learning rate that is best at this budget (Shallue et al. 2019, arXiv 1811.03600
 `comparisons` and `trends` make rows of them. A new budget is yielded by `_compare_series`.
 """
 
-from __future__ import annotations
-
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas
 
 from batchscope.analysis import chosen_rates, intervals, run_series, targets, trainings
 from batchscope.analysis.intervals import Interval
-from batchscope.analysis.targets import Target
+from batchscope.analysis.targets import ComparisonRequest, Target
 from batchscope.analysis.trainings import RUN_LOSS, Choice, Evaluations, Trainings
 from batchscope.store.records import FINISHED, UNSUCCESSFUL
-from batchscope.study import budget_kinds, external_columns, stages, tasks
-from batchscope.study.budget_kinds import (
+from batchscope.study import log_format, stages, tasks
+from batchscope.study.outcomes import (
     AXES,
     CONVERGENCE,
     COSTS,
@@ -31,6 +29,7 @@ from batchscope.study.budget_kinds import (
     SECONDS,
     TARGET,
     UPDATES,
+    equal_budget,
 )
 
 MIN_SIZES = 2
@@ -38,20 +37,22 @@ MIN_SIZES = 2
 _TIMING_COLUMN = "seconds_per_epoch"
 LOSS = "validation_loss"  # column of trajectories.csv that chooses the rates
 COST_MARGIN = 0.1  # default margin of a cost to a target
-DefaultTarget = Callable[[Trainings], Target | None]
 
 
 class Budget(NamedTuple):
     """A budget of trainings."""
 
-    kind: str  # one of the kinds in `budget_kinds`
+    kind: str  # a kind of budget in `study.outcomes`
     value: float = math.nan  # or the value of a target; NaN for convergence and the end
     column: str = ""  # column of a target
 
 
 @dataclass(frozen=True)
 class BudgetComparison:
-    """One outcome of one series at one budget."""
+    """One outcome of one series at one budget.
+
+    Each mark has the indices of the batch sizes that it holds for.
+    """
 
     trainings: Trainings
     budget: Budget
@@ -60,13 +61,12 @@ class BudgetComparison:
     # Values of each batch size at its rate. A value is NaN without a run, or if the run ended
     # before the budget. It is infinitely bad if the run failed or never reached the target.
     chosen: Choice
-    # Marks of each batch size, shape (sizes,).
-    at_first: np.ndarray  # a run reached the target by its first evaluation: its cost is a bound
-    still_falling: np.ndarray  # the validation loss of most runs still fell at their end
-    ended_early: np.ndarray  # a run finished before the budget
-    rate_left: np.ndarray  # a rate with fewer seeds may be better than the chosen one
+    at_first: Collection[int] = ()  # a run reached the target by its first evaluation
+    still_falling: Collection[int] = ()  # the validation loss of most runs still fell at their end
+    ended_early: Collection[int] = ()  # a run finished before the budget
+    rate_left: Collection[int] = ()  # a rate with fewer seeds may be better than the chosen one
     share: float = 1.0  # share of the level that an analysis of these seeds may spend
-    earlier: tuple[BudgetComparison, ...] = ()  # the same at each earlier interim analysis
+    earlier: tuple[Self, ...] = ()  # the same at each earlier interim analysis
 
     @property
     def batch_sizes(self) -> list[int]:
@@ -76,14 +76,20 @@ class BudgetComparison:
     def values(self) -> np.ndarray:
         return self.chosen.values
 
+    @property
+    def is_cost(self) -> bool:
+        return self.outcome in COSTS
+
+    @functools.cached_property
+    def scaled(self) -> np.ndarray:
+        """The values, or the logarithms of costs, shape (sizes, seeds)."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.log(self.values) if self.is_cost else self.values
+
     @functools.cached_property
     def has_run(self) -> np.ndarray:
         """Whether there is a run, regardless of its status, shape (sizes, seeds)."""
         return ~np.isnan(self.trainings.outcome_cube(0.0)).all(axis=1)
-
-    @property
-    def is_cost(self) -> bool:
-        return self.outcome in COSTS
 
     @functools.cached_property
     def not_reached(self) -> np.ndarray:
@@ -109,31 +115,22 @@ class BudgetComparison:
 
 
 def for_experiment(
-    runs: pandas.DataFrame,
-    evaluations: pandas.DataFrame,
-    stated_budgets: Mapping[str, Any],
-    margins: Mapping[str, float],
-    analyses: Sequence[int] = (),
-    default_target: DefaultTarget = Trainings.default_target,
-    metrics: tasks.Metrics = (),
+    runs: pandas.DataFrame, evaluations: pandas.DataFrame, request: ComparisonRequest
 ) -> Iterator[BudgetComparison]:
     """Yield one comparison per series with two batch sizes or more, budget and outcome.
 
-    Args:
-        stated_budgets: Budgets of the experiment: kind -> value; for a target, column -> value.
-        margins: Outcome -> largest negligible deterioration. An outcome that is a column of
-            runs.csv is also compared at the end of the runs.
-        analyses: Numbers of seeds at the interim analyses, which use the budgets of all seeds.
-        default_target: Returns the target of a series if the experiment states none.
-        metrics: User-defined metrics.
+    Interim analyses use the budgets of all seeds.
     """
-    shared = shared_budgets(evaluations, stated_budgets)
-    for series in trainings.for_experiment(runs, evaluations, metrics):
-        if len(series.axes[0]) < MIN_SIZES:
-            continue
-        target = series_target(series, stated_budgets, default_target)
-        compare = functools.partial(_compare_series, shared=shared, target=target, margins=margins)
-        yield from _with_earlier(series, analyses, compare)
+    shared = shared_budgets(evaluations, request.budgets)
+    for series in trainings.for_experiment(runs, evaluations, request.metrics):
+        if len(series.axes[0]) >= MIN_SIZES:
+            compare = functools.partial(
+                _compare_series,
+                shared=shared,
+                target=request.target(series),
+                margins=request.margins,
+            )
+            yield from _with_earlier(series, request.analyses, compare)
 
 
 def _with_earlier(
@@ -145,23 +142,16 @@ def _with_earlier(
 
     An earlier comparison of other batch sizes is left out.
     """
+    earlier: dict[tuple[str, str], list[BudgetComparison]] = {}
     *earlier_stages, (_, share) = stages.analyses_so_far(len(series.axes[2]), analyses)
-    earlier_analyses = [
-        {
-            _kind_and_outcome(comparison): replace(comparison, share=earlier_share)
-            for comparison in compare(series.with_first_seeds(seeds))
-        }
-        for seeds, earlier_share in earlier_stages
-    ]
+    for seeds, earlier_share in earlier_stages:
+        for comparison in compare(series.with_first_seeds(seeds)):
+            key = (comparison.budget.kind, comparison.outcome)
+            earlier.setdefault(key, []).append(replace(comparison, share=earlier_share))
     for comparison in compare(series):
-        matches = (analysis.get(_kind_and_outcome(comparison)) for analysis in earlier_analyses)
-        sizes = comparison.batch_sizes
-        earlier = (match for match in matches if match and match.batch_sizes == sizes)
-        yield replace(comparison, share=share, earlier=tuple(earlier))
-
-
-def _kind_and_outcome(comparison: BudgetComparison) -> tuple[str, str]:
-    return comparison.budget.kind, comparison.outcome
+        matches = earlier.get((comparison.budget.kind, comparison.outcome), ())
+        same = tuple(match for match in matches if match.batch_sizes == comparison.batch_sizes)
+        yield replace(comparison, share=share, earlier=same)
 
 
 def _compare_series(
@@ -172,23 +162,24 @@ def _compare_series(
     To the target, at convergence and at the end, a batch size has one rate for all data, that of
     the choice `advised`.
     """
-    advised = None
-    if trainings.end_at_equal_budget(series.runs):
+    if trainings.end_at_equal_budget(series.runs):  # external runs with a single row
         yield from _comparisons_at_equal_budget(series, margins)
-    elif series.finished[LOSS].notna().any():
+        return
+    advised = None
+    if series.finished[LOSS].notna().any():
         losses = cube_at_budget(series, Budget(CONVERGENCE), LOSS)
         costs = np.full_like(losses, math.nan)
         if target:
-            costs = series.cost_cube(target, UPDATES)
+            costs = target.cost_cube(series, UPDATES)
         advised = series.choose_for_all_data(losses, costs, margins.get(SECONDS, COST_MARGIN))
         for budget in shared:
             if budget.kind == CONVERGENCE:
-                yield from _comparisons_to_target(series, target, margins, advised)
-            one_rate = advised if budget.kind == CONVERGENCE else None
-            yield from _comparisons_at_budget(series, budget, margins, one_rate)
-    # External runs with a single row have no other end than the equal budget.
-    has_ends = not trainings.end_at_equal_budget(series.runs)
-    for outcome, margin in margins.items() if has_ends else ():
+                if target:
+                    yield from _comparisons_to_target(series, target, margins, advised)
+                yield from _comparisons_at_convergence(series, margins, advised)
+            else:
+                yield from _comparisons_at_budget(series, budget, margins)
+    for outcome, margin in margins.items():
         if outcome in series.runs and series.runs[outcome].notna().any():
             yield _comparison_at_own_end(series, outcome, margin, advised)
 
@@ -212,57 +203,70 @@ def shared_budgets(evaluations: pandas.DataFrame, stated: Mapping[str, Any]) -> 
     return [*(Budget(*item) for item in values.items()), Budget(CONVERGENCE)]
 
 
-def _make_comparison(
-    series: Trainings,
-    budget: Budget,
-    outcome: str,
-    margin: float,
-    chosen: Choice,
-    **marks: np.ndarray,
-) -> BudgetComparison:
-    """Return a comparison; each of its four marks is false for all sizes unless it is passed."""
-    none = np.zeros(len(series.axes[0]), bool)
-    marks = dict.fromkeys(("at_first", "still_falling", "ended_early", "rate_left"), none) | marks
-    return BudgetComparison(series, budget, outcome, margin, chosen, **marks)
+def _indices(marked: np.ndarray) -> frozenset[int]:
+    return frozenset(np.flatnonzero(marked).tolist())
 
 
 def _comparisons_at_budget(
-    series: Trainings, budget: Budget, margins: Mapping[str, float], advised: Choice | None
+    series: Trainings, budget: Budget, margins: Mapping[str, float]
 ) -> Iterator[BudgetComparison]:
-    """Yield one comparison per outcome at a shared budget, on test data or else validation data.
+    """Yield one comparison per outcome at equal epochs, updates or seconds.
 
-    At convergence `advised` has the rates. Otherwise the rate has the lowest mean validation loss
-    of all seeds at the budget. On validation data the other seeds choose the rate of each seed.
+    The rate of a batch size has the lowest mean validation loss of all seeds at the budget. On
+    validation data the other seeds choose the rate of each seed.
     """
-    losses, quantities = cube_at_budget(series, budget, LOSS), _default_margins(series)
+    losses, axis = cube_at_budget(series, budget, LOSS), AXES[budget.kind]
+    ended = series.per_run(lambda rows: targets.is_ended_before(rows[axis], budget.value))
+    index = chosen_rates.index_for_other_data(losses)
+    marks = {
+        "ended_early": _indices((series.outcome_cube(ended) == 1).any(axis=(1, 2))),
+        "rate_left": _indices(chosen_rates.is_beaten_with_fewer_seeds(losses, index)),
+    }
+    for name, margin, cube in _cubes_at_budget(series, budget, margins):
+        choice = series.choose_by_losses(losses, cube, by_others=name.startswith("validation_"))
+        yield BudgetComparison(series, budget, name, margin, choice, **marks)
+
+
+def _comparisons_at_convergence(
+    series: Trainings, margins: Mapping[str, float], advised: Choice
+) -> Iterator[BudgetComparison]:
+    """Yield one comparison per outcome at the lowest validation loss, at the rates of `advised`."""
+
+    def ends_at_lowest(rows: Evaluations) -> float:
+        losses = rows[LOSS]
+        is_known = len(losses) > 1 and np.isfinite(losses).any()
+        return float(np.nanargmin(losses) == len(losses) - 1) if is_known else math.nan
+
+    falls = advised.apply(series.cube(series.per_run(ends_at_lowest))).values
+    still_falling = _indices(np.nansum(falls, axis=1) > 0.5 * (~np.isnan(falls)).sum(axis=1))
+    budget = Budget(CONVERGENCE)
+    for name, margin, cube in _cubes_at_budget(series, budget, margins):
+        choice = advised.apply(cube)
+        yield BudgetComparison(series, budget, name, margin, choice, still_falling=still_falling)
+
+
+def _cubes_at_budget(
+    series: Trainings, budget: Budget, margins: Mapping[str, float]
+) -> Iterator[tuple[str, float, np.ndarray]]:
+    """Yield each outcome with its margin and its cube, on test data or else validation data."""
+    quantities = _default_margins(series)
     on_test = [f"test_{name}" for name in quantities]
     complete = filter(series.is_complete, on_test)
     cubes = {name: cube_at_budget(series, budget, name) for name in complete}
-    marks = {}
-    if advised:
-        marks["still_falling"] = _sizes_still_falling(series, advised)
-        if not cubes:  # test data may be measured at the end only
-            rows = run_series.finished_runs(series.runs)
-            measured = [name for name in on_test if name in rows and rows[name].notna().all()]
-            cubes = {name: series.column_cube(name) for name in measured}
-    else:
-        axis = AXES[budget.kind]
-        ended = series.per_run(lambda rows: targets.is_ended_before(rows[axis], budget.value))
-        marks["ended_early"] = (series.outcome_cube(ended) == 1).any(axis=(1, 2))
-        index = chosen_rates.index_for_other_data(losses)
-        marks["rate_left"] = chosen_rates.is_beaten_with_fewer_seeds(losses, index)
+    if not cubes and budget.kind == CONVERGENCE:  # test data may be measured at the end only
+        rows = run_series.finished_runs(series.runs)
+        measured = [name for name in on_test if name in rows and rows[name].notna().all()]
+        cubes = {name: series.column_cube(name) for name in measured}
     for quantity, default in quantities.items():
         test, validation = f"test_{quantity}", f"validation_{quantity}"
         name = test if test in cubes else validation
+        margin = margins.get(name, margins.get(test, default))
         if name == validation:
             if name not in series.finished or series.finished[name].isna().all():
                 continue
             cubes[name] = cube_at_budget(series, budget, name)
-        margin = margins.get(name, margins.get(test, default))
         if margin is not None:
-            choice = advised and advised.apply(cubes[name])
-            choice = choice or series.choose_by_losses(losses, cubes[name], name == validation)
-            yield _make_comparison(series, budget, name, margin, choice, **marks)
+            yield name, margin, cubes[name]
 
 
 def _comparisons_at_equal_budget(
@@ -274,8 +278,8 @@ def _comparisons_at_equal_budget(
         values = series.per_run(lambda rows: float(rows[name][0]))
         return series.outcome_cube(values, tasks.higher_is_better(name, series.metrics))
 
-    equal = budget_kinds.equal_budget(series.finished)
-    outcomes = [*filter(series.is_complete, external_columns.outcomes_with(series.metrics))]
+    equal = equal_budget(series.finished)
+    outcomes = [*filter(series.is_complete, log_format.outcomes_with(series.metrics))]
     if equal is None or not outcomes:
         return
     budget, losses = Budget(*equal), single_rows(outcomes[0])
@@ -291,7 +295,7 @@ def _comparisons_at_equal_budget(
         margin = margins.get(name, default)
         if margin is not None:
             choice = series.choose_by_losses(losses, single_rows(name), by_others=True)
-            yield _make_comparison(series, budget, name, margin, choice)
+            yield BudgetComparison(series, budget, name, margin, choice)
 
 
 def _default_margins(series: Trainings) -> dict[str, float | None]:
@@ -311,13 +315,11 @@ def _comparison_at_own_end(
     Without `advised` the losses choose the rates. Without losses the outcome itself does.
     """
     losses, cube = series.column_cube(RUN_LOSS), series.column_cube(outcome)
-    if advised:
-        return _make_comparison(series, Budget(END), outcome, margin, advised.apply(cube))
     by_others = outcome.startswith("validation")
-    if not np.isfinite(losses).any():
+    if advised is None and not np.isfinite(losses).any():
         losses, by_others = -cube if tasks.higher_is_better(outcome, series.metrics) else cube, True
-    choice = series.choose_by_losses(losses, cube, by_others)
-    return _make_comparison(series, Budget(END), outcome, margin, choice)
+    choice = advised.apply(cube) if advised else series.choose_by_losses(losses, cube, by_others)
+    return BudgetComparison(series, Budget(END), outcome, margin, choice)
 
 
 def from_column(
@@ -346,52 +348,21 @@ def _comparison_of_column(series: Trainings, column: str) -> BudgetComparison:
     values[np.isnan(values).all(axis=1) & (failures == 1).any(axis=1)] = math.inf
     none, rates = np.zeros(len(values), bool), np.full(len(values), math.nan)
     choice = Choice(values, rates, none, np.zeros(values.shape, int), none)
-    return _make_comparison(series, Budget(END), column, math.nan, choice)
-
-
-def series_target(
-    series: Trainings, stated_budgets: Mapping[str, Any], default_target: DefaultTarget
-) -> Target | None:
-    """Return the target of a series: the stated one, or else its default.
-
-    It is None if updates are unknown, or if the learning rate follows the horizon.
-    """
-    if not series.is_complete("updates") or run_series.follows_horizon(series.evaluations):
-        return None
-    stated_targets = [Target(*item) for item in stated_budgets.get(TARGET, {}).items()]
-    return stated_targets[0] if stated_targets else default_target(series)
+    return BudgetComparison(series, Budget(END), column, math.nan, choice)
 
 
 def _comparisons_to_target(
-    series: Trainings, target: Target | None, margins: Mapping[str, float], advised: Choice | None
+    series: Trainings, target: Target, margins: Mapping[str, float], advised: Choice
 ) -> Iterator[BudgetComparison]:
-    """Yield one comparison per cost to a target: updates, examples and seconds.
-
-    `advised` has the rates. Without it each seed is read at the rate that the others choose.
-    """
-    if target is None:
-        return
+    """Yield one comparison per cost to a target: updates, examples and seconds."""
     budget = Budget(TARGET, target.value, target.column)
-    reached_at_first = series.reached_at_first(target)
-    for axis in external_columns.COST_COLUMNS:
+    reached_at_first = advised.apply(target.first_evaluation_cube(series)).values == 1
+    at_first = _indices(reached_at_first.any(axis=1))
+    for axis in log_format.COST_COLUMNS:
         if series.is_complete(axis):
-            costs, margin = series.cost_cube(target, axis), margins.get(axis, COST_MARGIN)
-            chosen = advised.apply(costs) if advised else series.choose_by_costs(costs)
-            index = np.maximum(chosen.rate_index, 0)
-            at_first = chosen_rates.values_at_rates(reached_at_first, index).any(axis=1)
-            yield _make_comparison(series, budget, axis, margin, chosen, at_first=at_first)
-
-
-def _sizes_still_falling(series: Trainings, advised: Choice) -> np.ndarray:
-    """Return whether most trainings of each size end at their lowest loss, at the advised rate."""
-
-    def ends_at_lowest(rows: Evaluations) -> float:
-        losses = rows[LOSS]
-        is_known = len(losses) > 1 and np.isfinite(losses).any()
-        return float(np.nanargmin(losses) == len(losses) - 1) if is_known else math.nan
-
-    falls = advised.apply(series.cube(series.per_run(ends_at_lowest))).values
-    return np.nansum(falls, axis=1) > 0.5 * (~np.isnan(falls)).sum(axis=1)
+            choice = advised.apply(target.cost_cube(series, axis))
+            margin = margins.get(axis, COST_MARGIN)
+            yield BudgetComparison(series, budget, axis, margin, choice, at_first=at_first)
 
 
 def cube_at_budget(series: Trainings, budget: Budget, name: str) -> np.ndarray:

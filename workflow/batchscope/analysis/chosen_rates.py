@@ -8,8 +8,6 @@ run, and infinite if the run diverged or never reached the target. A seed withou
 does not count. A new rule is a function here; `trainings` applies it to one series.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -7,8 +7,6 @@ a family of statements (see `verdicts`). A new column goes into `_claim_row` and
 `_STATEMENTS` and `study.claims.AnyTest`.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import math
@@ -24,7 +22,7 @@ from batchscope.analysis.contrasts import Contrast
 from batchscope.analysis.verdicts import Row, Statement
 from batchscope.host import requirements
 from batchscope.store import records
-from batchscope.study import stages, tables, tasks, timing_columns
+from batchscope.study import specifications, stages, table_entries, tasks
 from batchscope.study.claims import DIFFERENCE, GPU, MACHINE, RATIO, Claim, Test
 from batchscope.study.decision_columns import CLAIMS
 from batchscope.study.outcomes import RISES, Reason, Verdict
@@ -68,11 +66,10 @@ def _claim_row(
     if "machine" in frame and not any("machine" in cells for cells in test.selections()):
         frame = frame[frame["machine"] == machine]
     rows = _tested_rows(frame, test)
-    counts = analyses.get(test.experiment, ())
+    counts, replicates = analyses.get(test.experiment, ()), rows["_replicate"].nunique()
     statement = _statement(rows, test, counts)
     reason, missing_cells = _reason_untestable(claim, frame, rows, statement)
-    column, name = tables.describe_column(test.table, test.column), _replicate_column(rows, test)
-    replicates = rows[name].nunique() if name else min(1, len(rows))
+    column = table_entries.describe(test.column, table=test.table)
     unit = column.unit if column else ""
     if unit.startswith(tasks.NATS):
         unit = tasks.unit_for_tasks(unit, tasks.from_columns(read(test.experiment, "history")))
@@ -184,20 +181,25 @@ def _selected(frame: pandas.DataFrame, cells: Cells) -> pandas.DataFrame:
 
 
 def _tested_rows(frame: pandas.DataFrame, test: Test) -> pandas.DataFrame:
-    """Return the rows that a test reads; its column is NaN if a run did not finish.
+    """Return the rows that a test reads, with three further columns.
 
-    With a budget there is one row per run, with the value at the budget.
+    `_value` is the tested value, or its logarithm for a ratio; NaN if a run did not finish.
+    `_replicate` is its seed or timing job, and `_ALL` is constant. With a budget there is one row
+    per run, with the value at the budget.
     """
     if frame.empty or test.column not in frame:
-        return frame.iloc[:0]
-    for budget, value in test.budget.items():
-        frame = _at_budget(frame, budget, value, test.column)
-    selections = [_selected(frame, cells).index for cells in test.selections()]
-    rows = frame[frame.index.isin(np.concatenate(selections))]
-    if "status" not in rows:
-        return rows
-    values = rows[test.column].where(rows["status"] == records.FINISHED)
-    return rows.assign(**{test.column: values})
+        rows, values = frame.iloc[:0], pandas.Series(dtype=float)
+    else:
+        for budget, value in test.budget.items():
+            frame = _at_budget(frame, budget, value, test.column)
+        selections = [_selected(frame, cells).index for cells in test.selections()]
+        rows = frame[frame.index.isin(np.concatenate(selections))]
+        values = rows[test.column].astype(float)
+        if "status" in rows:
+            values = values.where(rows["status"] == records.FINISHED)
+    values = np.log(values.where(values > 0)) if test.ratio else values
+    replicates = rows.get(specifications.REPEAT_COLUMN if test.timed else "seed", 0)
+    return rows.assign(**{_ALL: 0}, _replicate=replicates, _value=values)
 
 
 def _at_budget(frame: pandas.DataFrame, budget: str, value: float, column: str) -> pandas.DataFrame:
@@ -206,13 +208,7 @@ def _at_budget(frame: pandas.DataFrame, budget: str, value: float, column: str) 
     for _, run in frame.groupby(["machine", "run"], sort=False):
         value_there = targets.value_at_budget(run[budget], run[column], value, logarithmic)
         rows.append({**run.iloc[0].to_dict(), budget: value, column: value_there})
-    return pandas.DataFrame(rows).drop(columns=[*({*tables.BUDGETS} - {budget, column})])
-
-
-def _replicate_column(frame: pandas.DataFrame, test: Test) -> str:
-    """Return the column that distinguishes replicates: seeds or timing jobs; empty without it."""
-    name = timing_columns.REPEAT_COLUMN if test.timed else "seed"
-    return name if name in frame else ""
+    return pandas.DataFrame(rows).drop(columns=[*({*table_entries.BUDGETS} - {budget, column})])
 
 
 def _has_doublings(rows: pandas.DataFrame, test: Test) -> bool:
@@ -222,24 +218,17 @@ def _has_doublings(rows: pandas.DataFrame, test: Test) -> bool:
     return not (pandas.to_numeric(rows[test.over], errors="coerce") <= 0).any()
 
 
-def _statement(rows: pandas.DataFrame, test: Test, analyses: Sequence[int]) -> Statement:
+def _statement(rows: pandas.DataFrame, test: Test, counts: Sequence[int]) -> Statement:
     """Return the statement of a test; it has no contrasts if the rows lack its cells."""
-    if rows.empty:
-        return Statement.all_hold(())
-    name, values = _replicate_column(rows, test), rows[test.column].astype(float)
-    rows = rows.copy().assign(
-        **{_ALL: 0},
-        _replicate=rows[name] if name else 0,
-        _value=np.log(values.where(values > 0)) if test.ratio else values,
-    )
-    make = _STATEMENTS[test.type]
-    statements = [statement for series in _test_series(rows, test) for statement in make(series)]
-    statement = Statement(
+    analyses = stages.analyses_so_far(rows["_replicate"].nunique(), counts)
+    statements: list[Statement] = []
+    for series in _test_series(rows, test, analyses) if len(rows) else ():
+        statements += _STATEMENTS[test.type](series)
+    return Statement(
         tuple(part for statement in statements for part in statement.parts),
         tuple(step for statement in statements for step in statement.steps),
         ratio=test.ratio,
     )
-    return verdicts.at_analyses(rows["_replicate"].nunique(), analyses, statement.with_first)
 
 
 @dataclass(frozen=True)
@@ -250,6 +239,7 @@ class _TestSeries:
     cells: dict[str, Any]  # factor -> value of the series, or the pair of values of two sides
     doublings: bool  # whether positions are binary logarithms
     values: list[pandas.DataFrame]  # for each side, a table of replicates x values of `test.over`
+    analyses: list[tuple[int, float]]  # replicates and share of the level at each analysis so far
 
     def contrast(self, numbers: pandas.Series | np.ndarray, value: Any = None) -> Contrast:
         """Return a contrast about a value of `test.over`; bounds of a ratio are logarithms."""
@@ -258,7 +248,7 @@ class _TestSeries:
             low, high = (math.log(low) if low > 0 else -math.inf), math.log(high)
         name = self.values[0].columns.name
         cells = self.cells if value is None or name == _ALL else {**self.cells, name: value}
-        return Contrast(numbers, low, high, cells=cells)
+        return Contrast(numbers, low, high, cells=cells).at_analyses(self.analyses)
 
     def statement(self, numbers: pandas.Series | np.ndarray, value: Any = None) -> Statement:
         return Statement.all_hold([self.contrast(numbers, value)])
@@ -267,7 +257,9 @@ class _TestSeries:
         return np.log2(np.asarray(values, float)) if self.doublings else np.asarray(values, float)
 
 
-def _test_series(rows: pandas.DataFrame, test: Test) -> Iterator[_TestSeries]:
+def _test_series(
+    rows: pandas.DataFrame, test: Test, analyses: list[tuple[int, float]]
+) -> Iterator[_TestSeries]:
     """Yield one series per combination of the factors that the test does not itself vary.
 
     If the test compares two sides, a series pairs one cell of each side.
@@ -282,7 +274,7 @@ def _test_series(rows: pandas.DataFrame, test: Test) -> Iterator[_TestSeries]:
                 selected = [_selected(group, side) for side in sides]
                 if not any(side.empty for side in selected):
                     values = [_values_by_cell(side, over, replicates) for side in selected]
-                    yield _TestSeries(test, {**cells, **pairs}, doublings, values)
+                    yield _TestSeries(test, {**cells, **pairs}, doublings, values, analyses)
 
 
 def _single_cells(cells: Cells) -> list[dict[str, Any]]:
@@ -297,7 +289,7 @@ def _rows_by_factors(
     frame: pandas.DataFrame, test: Test, excluded: set[str]
 ) -> Iterator[tuple[dict[str, Any], pandas.DataFrame]]:
     """Yield (factors, rows): the rows that share all factors except the excluded ones."""
-    keys = [name for name in tables.CLAIMABLE_TABLES[test.table].keys if name != test.column]
+    keys = [name for name in table_entries.CLAIMABLE_TABLES[test.table].keys if name != test.column]
     # A test over another factor has one series per batch size.
     names = dict.fromkeys([*run_series.series_factors(frame), "batch_size", *keys])
     split = run_series.varying_factors(
@@ -318,7 +310,10 @@ def _trend(series: _TestSeries) -> Iterator[Statement]:
     (values,) = series.values
     if len(values.columns) > 1:
         rises, positions = series.test.direction == RISES, series.positions(values.columns)
-        yield verdicts.trend(values, positions, rises, cells=series.cells)
+        yield verdicts.trend(
+            verdicts.trend_contrasts(values[:count], positions, rises, share, cells=series.cells)
+            for count, share in series.analyses
+        )
 
 
 def _equivalence(series: _TestSeries) -> Iterator[Statement]:

@@ -1,29 +1,40 @@
-"""A contrast: one number per replicate, with its mean, its t-interval and its p-values.
+"""A contrast: one number per replicate, with its mean, t-interval, p-values and power.
 
 A replicate is a seed or a timing job. The number is a slope against the logarithm of the batch
 size, a difference of two cells or of their logarithms, or a level. `verdicts` combines contrasts.
+
+Sources of the power of one-sided paired t-tests: Cohen, "Statistical power analysis for the
+behavioral sciences" (1988), chapter 2 (a difference); Phillips, J. Pharmacokinet. Biopharm. 18
+(1990), 137 (equivalence).
 """
 
-from __future__ import annotations
-
+import bisect
 import functools
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import special
 
-from batchscope.analysis import intervals, power
-from batchscope.study.outcomes import MIN_SEEDS, Reason
+from batchscope.analysis import intervals
+from batchscope.study.outcomes import LEVEL, MIN_SEEDS, Reason
 
 ROUNDING = 1e-12  # relative difference below which two numbers are equal
+MIN_POWER = 0.8
+MAX_SEEDS = 10_000  # no study has this number of seeds
+# Nodes and weights of the mean over the sample standard deviation; cached, since they are slow.
+_quadrature = functools.cache(lambda: np.polynomial.legendre.leggauss(60))
 
 
 @dataclass(frozen=True, eq=False)
 class Contrast:
-    """One number per replicate, and the statement that their mean is between two bounds."""
+    """One number per replicate, and the statement that their mean is between two bounds.
+
+    The contrary of the statement is that the mean is beyond one of the bounds.
+    """
 
     numbers: Any  # shape (replicates,); numbers that are not finite are left out
     low: float = -math.inf  # `low` and `high` are the stated bounds of the mean
@@ -33,7 +44,7 @@ class Contrast:
     unbounded_high: Reason = Reason.NONE  # reason why it may be higher
     cells: Mapping[str, Any] = field(default_factory=dict)  # factor or column -> value
     share: float = 1.0  # share of the level that this analysis may spend
-    earlier: tuple[Contrast, ...] = ()  # the contrast at each earlier interim analysis
+    earlier: tuple[Self, ...] = ()  # the contrast at each earlier interim analysis
 
     @functools.cached_property
     def values(self) -> np.ndarray:
@@ -72,7 +83,7 @@ class Contrast:
         return math.isfinite(self.low) + math.isfinite(self.high)
 
     @property
-    def analyses(self) -> tuple[Contrast, ...]:
+    def analyses(self) -> tuple[Self, ...]:
         return (*self.earlier, self)
 
     def interval(self, level_low: float, level_high: float) -> tuple[float, float]:
@@ -89,28 +100,34 @@ class Contrast:
     @functools.cached_property
     def p(self) -> float:
         """p-value of the statement: the larger one of both bounds, at the deciding analysis."""
-        return min(1.0, self.deciding_analysis(against=False).analysis_p(against=False))
+        return min(1.0, self.deciding_analysis().analysis_p())
 
     @functools.cached_property
-    def p_against(self) -> float:
+    def p_contrary(self) -> float:
         """p-value of the contrary: the smaller one of both bounds times their number."""
-        return min(1.0, self.deciding_analysis(against=True).analysis_p(against=True))
+        return min(1.0, self.deciding_analysis(contrary=True).analysis_p(contrary=True))
 
-    def analysis_p(self, against: bool) -> float:
+    def analysis_p(self, contrary: bool = False) -> float:
         """Return the p-value of the statement, or of its contrary, over the share of the level."""
-        bounds = ((self.low, 1), (self.high, -1))
-        signs = [(bound, -sign if against else sign) for bound, sign in bounds]
-        tails = [self._tail(bound, sign) for bound, sign in signs if math.isfinite(bound)]
-        p = min(1.0, len(tails) * min(tails)) if against else max(tails)
+        tails = [
+            self._tail(bound, -sign if contrary else sign)
+            for bound, sign in ((self.low, 1), (self.high, -1))
+            if math.isfinite(bound)
+        ]
+        p = min(1.0, len(tails) * min(tails)) if contrary else max(tails)
         return p / self.share
 
-    def deciding_analysis(self, against: bool) -> Contrast:
+    def deciding_analysis(self, contrary: bool = False) -> Self:
         """Return the analysis with the smallest p-value of the statement, or of its contrary."""
         tested = [analysis for analysis in self.analyses if analysis.n > 1]
-        return min(tested, key=lambda contrast: contrast.analysis_p(against), default=self)
+        return min(tested, key=lambda contrast: contrast.analysis_p(contrary), default=self)
 
-    def with_first(self, replicates: int) -> Contrast:
-        return replace(self, numbers=np.asarray(self.numbers)[:replicates])
+    def at_analyses(self, analyses: Iterable[tuple[int, float]]) -> Self:
+        """Return the contrast tested at (number of first replicates, share of the level) each."""
+        numbers = np.asarray(self.numbers)
+        return over_analyses(
+            [replace(self, numbers=numbers[:count], share=share) for count, share in analyses]
+        )
 
     def _tail(self, bound: float, sign: int) -> float:
         """Return the one-sided p-value of "the mean is above (sign 1) or below (-1) the bound"."""
@@ -126,7 +143,7 @@ class Contrast:
     def reason_undecided(self, level: float) -> Reason:
         """Return the reason of the unbounded end if the contrast would be decided without it."""
         bounded = replace(self, unbounded_low=Reason.NONE, unbounded_high=Reason.NONE, earlier=())
-        outside = bounded.p_against < level
+        outside = bounded.p_contrary < level
         if not (outside or bounded.p < level):
             return Reason.NONE
         reasons = (self.unbounded_low, self.unbounded_high)
@@ -140,5 +157,63 @@ class Contrast:
         if excess == 0:
             return None
         level = self.share * (level if excess > 0 else level / self.bound_count)
-        needed = power.fewest_seeds(power.difference_power, abs(excess) / self.deviation, level)
+        needed = fewest_seeds(difference_power, abs(excess) / self.deviation, level)
         return needed and max(needed, MIN_SEEDS, self.n + 1)
+
+
+def over_analyses(contrasts: Iterable[Contrast]) -> Contrast:
+    """Return the last of some interim analyses of a contrast, with the earlier ones.
+
+    A contrast is tested again only if it has more replicates than at the analysis before: else it
+    spends nothing.
+    """
+    *earlier, last = itertools.accumulate(
+        contrasts, lambda before, later: later if later.n > before.n else before
+    )
+    return replace(last, earlier=tuple(earlier))
+
+
+def difference_power(seeds: int, effect: float, level: float) -> float:
+    """Return the power to show that a mean difference is above 0 by a one-sided t-test at `level`.
+
+    It is 1 - F_nct(t_(1-level),n-1; sqrt(n) effect), with n seeds and the noncentral t-distribution
+    F_nct. The effect is in standard deviations of the paired differences.
+    """
+    if math.isinf(effect):
+        return float(effect > 0)
+    critical = special.stdtrit(seeds - 1, 1 - level)
+    return float(1 - special.nctdtr(seeds - 1, math.sqrt(seeds) * effect, critical))
+
+
+def equivalence_power(seeds: int, margin: float, level: float) -> float:
+    """Return the power of two one-sided t-tests at `level` to show that a difference of 0 is small.
+
+    The mean must be within margin - t s / sqrt(n) of 0, the margin in standard deviations. At a
+    fixed s this is a normal probability, which is averaged over the distribution of s.
+    """
+    freedom = seeds - 1
+    critical = special.stdtrit(freedom, 1 - level)
+    # Quantiles of s^2 at the nodes. Above the largest one equivalence cannot be shown.
+    max_share = special.chdtr(freedom, freedom * seeds * margin**2 / critical**2)
+    nodes, weights = _quadrature()
+    shares = max_share * (nodes + 1) / 2
+    deviations = np.sqrt(special.chdtri(freedom, 1 - shares) / freedom)
+    distances = np.maximum(math.sqrt(seeds) * margin - critical * deviations, 0.0)
+    probabilities = 2 * special.ndtr(distances) - 1
+    return float(max_share / 2 * (weights @ probabilities))
+
+
+def fewest_seeds(
+    power: Callable[[int, float, float], float], size: float, level: float = LEVEL
+) -> int | None:
+    """Return the fewest seeds with a power of 0.8; None if fewer than `MAX_SEEDS` do not reach it.
+
+    Args:
+        power: `difference_power` or `equivalence_power`.
+        size: Effect of the former, or margin of the latter, in standard deviations; above 0.
+        level: Level of the one-sided test.
+    """
+    seeds = 2 + bisect.bisect_left(
+        range(2, MAX_SEEDS), MIN_POWER, key=lambda seeds: power(seeds, size, level)
+    )
+    return seeds if seeds < MAX_SEEDS else None

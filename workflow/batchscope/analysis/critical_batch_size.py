@@ -7,8 +7,6 @@ takes twice the fewest updates and twice the fewest examples. Source: McCandlish
 (arXiv 1812.06162), equations 2.11 and 2.12.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 
@@ -59,7 +57,7 @@ def updates(batch_sizes: Any, updates_min: float, examples_min: float) -> np.nda
     return np.nan_to_num(updates_min) + np.nan_to_num(examples_min) / np.asarray(batch_sizes, float)
 
 
-def fit(batch_sizes: Any, updates: Any, differ: Any = False) -> CriticalBatchSize:
+def fit(batch_sizes: Any, updates: Any, tuned: Any = False) -> CriticalBatchSize:
     """Fit S_min and B_crit to the updates to a target.
 
     The data are the mean logarithms over seeds at each size. At a fixed B_crit the best log S_min
@@ -71,22 +69,22 @@ def fit(batch_sizes: Any, updates: Any, differ: Any = False) -> CriticalBatchSiz
     Args:
         batch_sizes: At least three different ones, shape (sizes,).
         updates: Positive, shape (sizes,) or (sizes, seeds); NaN without a value of a seed.
-        differ: Whether seeds of a size are read at different rates (`intervals.correction`), shape
+        tuned: Whether seeds of a size are read at different rates (`intervals.correction`), shape
             (sizes,) or one for all.
     """
     order = np.argsort(batch_sizes)
     sizes = np.asarray(batch_sizes, float)[order]
     table = np.log(np.asarray(updates, float).reshape(len(sizes), -1)[order])
-    differ = np.broadcast_to(differ, len(sizes))[order]
+    tuned = np.broadcast_to(tuned, len(sizes))[order]
     logs = np.nanmean(table, axis=1)
     best, least = _search(sizes, logs)
     profile = _profile_interval(sizes, logs, best, least)
-    seeds = _interval_over_seeds(sizes, table, differ.any())
+    seeds = _interval_over_seeds(sizes, table, tuned.any())
     low, high = min(profile[0], seeds[0]), max(profile[1], seeds[1])
     shape = _shape(best, sizes)
     centre = float(np.mean(logs - shape))
     residuals = logs - centre - shape
-    p, errors = _lack_of_fit(sizes, table, residuals, best, differ)
+    p, errors = _lack_of_fit(sizes, table, residuals, best, tuned)
     departures = np.abs(residuals) / errors
     stray = sizes[departures >= min(_MIN_STRAY, departures.max())] if is_significant(p) else ()
     inside = math.isfinite(best)
@@ -166,7 +164,7 @@ def _profile_interval(
     return low, high
 
 
-def _interval_over_seeds(sizes: np.ndarray, table: np.ndarray, differ: bool) -> tuple[float, float]:
+def _interval_over_seeds(sizes: np.ndarray, table: np.ndarray, tuned: bool) -> tuple[float, float]:
     """Return the t-interval of log B_crit over one fit per seed; empty with less than two."""
     by_seed = [
         _search(sizes[~np.isnan(logs)], logs[~np.isnan(logs)])[0]
@@ -178,11 +176,11 @@ def _interval_over_seeds(sizes: np.ndarray, table: np.ndarray, differ: bool) -> 
     if not np.isfinite(by_seed).all():  # a seed with an unbounded B_crit has no mean
         low = -math.inf if -math.inf in by_seed else math.inf
         return low, math.inf if math.inf in by_seed else -math.inf
-    return intervals.t_interval(by_seed, 1 - LEVEL, differ=differ)[1:3]
+    return intervals.t_interval(by_seed, tuned=tuned)[1:3]
 
 
 def _lack_of_fit(
-    sizes: np.ndarray, table: np.ndarray, residuals: np.ndarray, best: float, differ: np.ndarray
+    sizes: np.ndarray, table: np.ndarray, residuals: np.ndarray, best: float, tuned: np.ndarray
 ) -> tuple[float, np.ndarray]:
     """Return the p-value of the departures from the curve, and the standard errors of the means.
 
@@ -198,7 +196,7 @@ def _lack_of_fit(
     if freedom < 1 or np.nanmax(np.abs(scatter)) < _EQUAL:  # equal seeds are no replicates
         return _without_replicates(sizes, np.nanmean(table, axis=1), residuals, best)
     error = np.nansum(scatter**2) / freedom
-    variances = error * intervals.correction(counts, differ) / counts
+    variances = error * intervals.correction(counts, tuned) / counts
     f = (residuals**2 / variances).sum() / (len(sizes) - 2)
     return float(special.fdtrc(len(sizes) - 2, freedom, f)), np.sqrt(variances)
 

@@ -5,8 +5,6 @@ the outcome was evaluated there, or else at the end of the trainings. A new resu
 `columns`. `rate_rows` compares the other rates of the recommended size.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -18,9 +16,19 @@ from batchscope.analysis import intervals, racing, run_series, verdicts
 from batchscope.analysis.advice_series import RATE, AdviceSeries, Row
 from batchscope.analysis.targets import Target
 from batchscope.store.records import FAILED
-from batchscope.study.budget_kinds import CONVERGENCE, COSTS, END, EPOCHS, SECONDS, TARGET, UPDATES
-from batchscope.study.outcomes import MIN_SEEDS_FOR_INTERVAL, Reason, Verdict
-from batchscope.study.tables import clipped_to_range
+from batchscope.study.outcomes import (
+    CONVERGENCE,
+    COSTS,
+    END,
+    EPOCHS,
+    MIN_SEEDS_FOR_INTERVAL,
+    SECONDS,
+    TARGET,
+    UPDATES,
+    Reason,
+    Verdict,
+)
+from batchscope.study.table_entries import clipped_to_range
 
 PATIENCE, MEMORY_PEAK, EPOCH_SECONDS = "patience", "memory_peak_mb", "seconds_per_epoch"
 COUNTED = (EPOCHS, UPDATES, PATIENCE)  # results that are summarised by their range over the seeds

@@ -1,7 +1,5 @@
 """Numbers in, confidence intervals out: of means, of ratios and of shares."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -28,28 +26,28 @@ def columns(name: str, interval: Sequence[float]) -> dict[str, float]:
     return {name + end: value for end, value in zip(SUFFIXES, interval[:3], strict=True)}
 
 
-def correction(pairs: Any, differ: Any) -> Any:
-    """Return the factor on the variance of a mean over seeds that are read at different rates.
+def correction(pairs: Any, tuned: Any) -> Any:
+    """Return the factor on the variance of a mean over seeds with tuned learning rates.
 
-    Each seed is read at the learning rate that the others choose. If these rates differ, the seeds
-    are correlated. Among equally good rates, two seeds share about c / sqrt(n) of their variance.
-    To first order c is 1/(pi sqrt(2)) = 0.23 for two rates, 0.34 for three and 0.54 for seven. The
-    last is used, rounded up. benchmarks/coverage.py simulates the coverage (docs/limits.md).
+    Each seed is read at the learning rate that the others choose. If these rates differ (`tuned`),
+    the seeds are correlated. Among equally good rates, two seeds share about c / sqrt(n) of their
+    variance. To first order c is 1/(pi sqrt(2)) = 0.23 for two rates, 0.34 for three and 0.54 for
+    seven. The last is used, rounded up. benchmarks/coverage.py simulates the coverage.
     """
-    return np.where(differ, 1 + TUNED_COEFFICIENT * np.sqrt(pairs), 1.0)
+    return np.where(tuned, 1 + TUNED_COEFFICIENT * np.sqrt(pairs), 1.0)
 
 
 def t_interval(
-    values: Any, confidence: float = 0.95, logarithmic: bool = False, differ: bool = False
+    values: Any, confidence: float = 0.95, logarithmic: bool = False, tuned: bool = False
 ) -> Interval:
     """Return the mean of finite numbers and its interval, as `t_intervals` does."""
     row = np.asarray(values, float).reshape(1, -1)
-    columns = t_intervals(row, confidence, logarithmic, differ)
+    columns = t_intervals(row, confidence, logarithmic, tuned)
     return Interval(*(column.item() for column in columns))
 
 
 def t_intervals(
-    values: np.ndarray, confidence: float = 0.95, logarithmic: bool = False, differ: Any = False
+    values: np.ndarray, confidence: float = 0.95, logarithmic: bool = False, tuned: Any = False
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return mean, low, high and n of each row by Student's t; NaN ends for fewer than two values.
 
@@ -58,14 +56,14 @@ def t_intervals(
         logarithmic: Whether to use the interval of the mean's logarithm, so that no end of a
             positive mean is below 0 (delta method; Oehlert, The American Statistician 46 (1992),
             27).
-        differ: Whether each row has seeds that are read at different rates (see `correction`).
+        tuned: Whether each row has seeds that are read at different rates (see `correction`).
     """
     finite = np.isfinite(values)
     n = finite.sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         mean = np.where(finite, values, 0.0).sum(axis=1) / n
         deviations = np.where(finite, values - mean[:, None], 0.0)
-        error = np.sqrt((deviations**2).sum(axis=1) / (n - 1) / n * correction(n, differ))
+        error = np.sqrt((deviations**2).sum(axis=1) / (n - 1) / n * correction(n, tuned))
         half = np.where(n > 1, special.stdtrit(n - 1, 0.5 + confidence / 2) * error, math.nan)
         low, high = mean - half, mean + half
         if logarithmic:
@@ -74,17 +72,15 @@ def t_intervals(
     return mean, low, high, n
 
 
-def ratio_interval(values: Any, denominators: Any, differ: bool = False) -> Interval:
+def ratio_interval(values: Any, denominators: Any) -> Interval:
     """Return the geometric mean of ratios of pairs, and its t-interval on the logarithmic scale.
 
-    A single denominator is used for all values. Pairs are left out unless both numbers are finite
-    and positive. The interval of the inverse ratio is its inverse.
+    Pairs are left out unless both numbers are finite and positive.
     """
-    pairs = np.asarray(values, float), np.asarray(denominators, float)
-    values, denominators = np.broadcast_arrays(*pairs)
-    usable = np.isfinite(values) & np.isfinite(denominators) & (values > 0) & (denominators > 0)
-    logs = t_interval(np.log(values[usable]) - np.log(denominators[usable]), differ=differ)
-    return Interval(*(float(np.exp(end)) for end in logs[:3]), logs.n)
+    pairs = np.array([values, denominators], float)
+    values, denominators = pairs[:, (np.isfinite(pairs) & (pairs > 0)).all(axis=0)]
+    logs = t_interval(np.log(values) - np.log(denominators))
+    return Interval(*np.exp(logs[:3]).tolist(), logs.n)
 
 
 def means(rows: Any, tuned: Any, geometric: bool) -> list[Interval]:
@@ -96,16 +92,12 @@ def means(rows: Any, tuned: Any, geometric: bool) -> list[Interval]:
         rows: Shape (rows, seeds); NaN without a run.
         tuned: Whether the seeds of each row are read at different rates (see `correction`).
     """
-    result, rows = [], np.asarray(rows, float)
-    for row, differ in zip(rows, np.broadcast_to(tuned, len(rows)).tolist(), strict=True):
-        values = row[~np.isnan(row)]
-        if not len(values) or np.isinf(values).any() or (geometric and (values <= 0).any()):
-            result.append(Interval())
-        elif geometric:
-            result.append(ratio_interval(values, 1.0, differ))
-        else:
-            result.append(t_interval(values, differ=differ))
-    return result
+    rows = np.asarray(rows, float)
+    excluded = np.isinf(rows) | (rows <= 0) if geometric else np.isinf(rows)
+    rows = np.where(excluded.any(axis=1, keepdims=True), math.nan, rows)
+    *numbers, n = t_intervals(np.log(rows) if geometric else rows, tuned=tuned)
+    numbers = np.exp(numbers) if geometric else numbers
+    return [Interval(*map(float, row), int(count)) for *row, count in zip(*numbers, n, strict=True)]
 
 
 def binomial(rows: pandas.DataFrame, column: str, by: Sequence[str]) -> pandas.DataFrame:

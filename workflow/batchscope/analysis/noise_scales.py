@@ -4,8 +4,6 @@ It is a ratio of means with Fieller's interval, which is unbounded above if the 
 zero.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 
@@ -91,8 +89,8 @@ def fieller(numerators: Any, denominators: Any) -> Ratio:
     return Ratio(ratio, float(low), math.inf if math.isfinite(low) else NAN, n)
 
 
-def from_runs(runs: pandas.DataFrame, suffix: str = "") -> Ratio:
-    return fieller(runs[f"gradient_variance{suffix}"], runs[f"gradient_norm_squared{suffix}"])
+def from_runs(runs: pandas.DataFrame) -> Ratio:
+    return fieller(runs["gradient_variance"], runs["gradient_norm_squared"])
 
 
 def noise_scale_points(rows: pandas.DataFrame, size: int) -> list[Point]:

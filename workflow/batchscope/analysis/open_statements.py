@@ -6,8 +6,6 @@ seeds cannot decide it: an end of its interval is unbounded, or its replicates a
 kind of statement is a function that yields `_statement_row`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -19,10 +17,10 @@ from batchscope.analysis import advice, advice_series, run_series
 from batchscope.analysis.advice_series import RATE, AdviceSeries, AdviceTables
 from batchscope.analysis.racing import IN_RACE
 from batchscope.study import stages
-from batchscope.study.advice_needs import rounded
 from batchscope.study.claims import Claim
 from batchscope.study.outcomes import MIN_SEEDS, Reason, Verdict
 from batchscope.study.stages import AddedRate
+from batchscope.study.suggestions import rounded
 
 _VERDICT_COLUMNS = ["estimate", "low", "high", "n", "verdict", "reason", "seeds_to_resolve"]
 MAX_RATES_BEYOND = 2  # number of learning rates that stages add beyond each edge of a grid
@@ -132,8 +130,7 @@ def _sizes_of_interval(series: AdviceSeries, row: pandas.Series) -> list[int]:
     """Return the batch sizes that determine the interval of a row: all that are not excluded."""
     limits = series.limits
     rows = limits[(limits["outcome"] == row["outcome"]) & (limits["budget"] == row["budget"])]
-    kept = rows[~advice_series.is_excluded(rows)]
-    return [*{row["batch_size"], *kept["batch_size"]}]
+    return [*{row["batch_size"], *rows.loc[~rows["excluded"], "batch_size"]}]
 
 
 def _statement_row(

@@ -10,10 +10,9 @@ validation loss there. A new criterion belongs in `_criteria`. All criteria must
 if all runs of another rate succeed, since it would never be chosen (see `chosen_rates`).
 """
 
-from __future__ import annotations
-
+import itertools
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,12 +21,11 @@ import pandas
 from batchscope.analysis import budget_comparisons, run_series, trainings
 from batchscope.analysis.budget_comparisons import LOSS, Budget
 from batchscope.analysis.contrasts import Contrast
-from batchscope.analysis.targets import Target
+from batchscope.analysis.targets import ComparisonRequest
 from batchscope.analysis.trainings import RATE, Trainings
 from batchscope.study import tasks
-from batchscope.study.budget_kinds import CONVERGENCE, END, TARGET, UPDATES
 from batchscope.study.decision_columns import RACE
-from batchscope.study.outcomes import LEVEL
+from batchscope.study.outcomes import CONVERGENCE, END, LEVEL, TARGET, UPDATES
 
 SPENT_SHARE = 0.5  # share of the remaining level that an analysis spends
 IN_RACE, LEFT = "in_race", "left"
@@ -37,7 +35,7 @@ Row = dict[str, Any]
 class Criterion(NamedTuple):
     """Numbers that compare learning rates at one budget; lower is better."""
 
-    budget: str  # one of `budget_kinds`
+    budget: str  # a kind in `study.outcomes`
     outcome: str  # column of the numbers
     values: np.ndarray  # shape (sizes, rates, seeds); NaN without a run, infinite if it failed
     # The lowest losses, if the numbers are costs: a rate with a lower mean loss may be chosen
@@ -83,35 +81,23 @@ def rates_that_leave(
         racing = [rate for rate in np.flatnonzero(complete).tolist() if rate not in left]
         succeeded = ~np.isinf(numbers).any(axis=(0, 2))
         pair_level = level / max(succeeded[racing].sum() - 1, 1)
+        # Without values no run reached the budget of a criterion.
+        has_values = ~np.isnan(numbers[:, racing]).all(axis=(1, 2))
+        tested = [*itertools.compress(criteria, has_values)] if len(racing) > 1 else []
         for rate in racing:
-            difference = _weakest_difference(criteria, size, rate, racing, seeds, pair_level)
-            if difference and difference.p < pair_level:
-                left[rate] = difference
+            by_criterion = []
+            for criterion in tested:
+                differences = (
+                    _difference(criterion, size, rate, other, seeds, pair_level)
+                    for other in racing
+                    if other != rate
+                )
+                # The other rate that is better most clearly decides.
+                by_criterion.append(min(differences, key=lambda difference: difference.p))
+            weakest = max(by_criterion, key=lambda difference: difference.p, default=None)
+            if weakest and weakest.p < pair_level:
+                left[rate] = weakest
     return left
-
-
-def _weakest_difference(
-    criteria: Sequence[Criterion],
-    size: int,
-    rate: int,
-    rates: Sequence[int],
-    seeds: int,
-    level: float,
-) -> Difference | None:
-    """Return the weakest criterion's difference from the rate that is better most clearly.
-
-    It is None without other rates.
-    """
-    other_rates = [other for other in rates if other != rate]
-    by_criterion = []
-    for criterion in criteria:
-        has_values = not np.isnan(criterion.values[size, rates, :seeds]).all()
-        if other_rates and has_values:  # without values no run reached the budget
-            differences = [
-                _difference(criterion, size, rate, other, seeds, level) for other in other_rates
-            ]
-            by_criterion.append(min(differences, key=lambda difference: difference.p))
-    return max(by_criterion, key=lambda difference: difference.p, default=None)
 
 
 def _difference(
@@ -140,29 +126,23 @@ def _difference(
 def table(
     runs: pandas.DataFrame,
     evaluations: pandas.DataFrame,
-    stated_budgets: Mapping[str, Any],
-    margins: Mapping[str, float],
-    analyses: Sequence[int],
+    request: ComparisonRequest,
     protected: Collection[str] = (),
-    default_target: budget_comparisons.DefaultTarget = Trainings.default_target,
-    metrics: tasks.Metrics = (),
 ) -> pandas.DataFrame:
     """Return one row per series, batch size and learning rate of a race (see `RACE`).
 
     Args:
-        analyses: Numbers of seeds at the interim analyses; empty without a race.
+        request: Its analyses are those of the race; empty without a race.
         protected: Names of the runs, with the first seed, of rates that never leave.
-        metrics: User-defined metrics. `budget_comparisons.for_experiment` explains the others.
     """
     rows: list[Row] = []
     runs = run_series.of_this_machine(runs)
-    if analyses and len(runs):
-        budgets = budget_comparisons.shared_budgets(evaluations, stated_budgets)
-        budgets = [budget for budget in budgets if budget.kind in stated_budgets]
-        for series in trainings.for_experiment(runs, evaluations, metrics):
-            target = budget_comparisons.series_target(series, stated_budgets, default_target)
-            criteria = _criteria(series, budgets, target) or _end_criteria(series, margins)
-            rows += _series_rows(series, criteria, analyses, protected)
+    if request.analyses and len(runs):
+        budgets = budget_comparisons.shared_budgets(evaluations, request.budgets)
+        budgets = [budget for budget in budgets if budget.kind in request.budgets]
+        for series in trainings.for_experiment(runs, evaluations, request.metrics):
+            criteria = _criteria(series, budgets, request)
+            rows += _series_rows(series, criteria, request.analyses, protected)
     factors = [name for name in run_series.factor_columns(runs) if name != RATE]
     return run_series.table(rows, RACE, factors)
 
@@ -176,25 +156,20 @@ def without_rates_that_left(runs: pandas.DataFrame, race: pandas.DataFrame) -> p
 
 
 def _criteria(
-    series: Trainings, budgets: Sequence[Budget], target: Target | None
+    series: Trainings, budgets: Sequence[Budget], request: ComparisonRequest
 ) -> list[Criterion]:
-    """Return the criteria of a series at the stated budgets; none without a validation loss."""
-    if LOSS not in series.evaluations or series.evaluations[LOSS].isna().all():
-        return []
-    criteria = [
-        Criterion(budget.kind, LOSS, budget_comparisons.cube_at_budget(series, budget, LOSS))
-        for budget in budgets
-    ]
-    lowest = budget_comparisons.cube_at_budget(series, Budget(CONVERGENCE), LOSS)
-    if target:
-        cost = series.cost_cube(target, UPDATES)
-        return [*criteria, Criterion(TARGET, UPDATES, cost, lowest)]
-    return [*criteria, Criterion(CONVERGENCE, LOSS, lowest)]
-
-
-def _end_criteria(series: Trainings, margins: Mapping[str, float]) -> list[Criterion]:
+    """Return the criteria of a series: its validation losses and costs, or else its outcomes."""
+    if LOSS in series.evaluations and series.evaluations[LOSS].notna().any():
+        *stated, lowest = (
+            Criterion(budget.kind, LOSS, budget_comparisons.cube_at_budget(series, budget, LOSS))
+            for budget in (*budgets, Budget(CONVERGENCE))
+        )
+        if target := request.target(series):
+            costs = target.cost_cube(series, UPDATES)
+            return [*stated, Criterion(TARGET, UPDATES, costs, lowest.values)]
+        return [*stated, lowest]
     criteria = []
-    for name in margins:
+    for name in request.margins:
         values = series.column_cube(name)
         if np.isfinite(values).any():
             higher = tasks.higher_is_better(name, series.metrics)

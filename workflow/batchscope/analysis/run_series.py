@@ -4,8 +4,6 @@ A *series* is one line of a figure against batch size: the runs that share every
 batch size and seed. Statistics and figures distinguish the same series.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +12,8 @@ import numpy as np
 import pandas
 
 from batchscope.store import records
-from batchscope.study import external_columns, factor_words, run_factors
-from batchscope.study.factor_words import describe
+from batchscope.study import factor_maps, log_format, run_factors
+from batchscope.study.factor_maps import describe
 from batchscope.study.run_factors import Affects
 from batchscope.study.specifications import Column
 
@@ -86,8 +84,8 @@ def factor_columns(frame: pandas.DataFrame) -> list[str]:
 
     Batch size and seed are not among them.
     """
-    factors = [name for name in factor_words.FACTORS if name not in _AXES and name in frame]
-    return [*factors, *filter(external_columns.is_user_defined, frame)]
+    factors = [name for name in factor_maps.SERIES_FACTORS if name not in _AXES and name in frame]
+    return [*factors, *filter(log_format.is_user_defined, frame)]
 
 
 def varying_factors(frame: pandas.DataFrame, names: Iterable[str] | None = None) -> list[str]:
@@ -107,7 +105,7 @@ def series_factors(frame: pandas.DataFrame, names: Iterable[str] | None = None) 
     sizes = [name for name in ("batch_size",) if name in frame]
 
     def is_number(name: str) -> bool:
-        factor = factor_words.FACTORS.get(name)
+        factor = factor_maps.SERIES_FACTORS.get(name)
         return factor.kind in ("int", "float") if factor else frame[name].dtype.kind in "iuf"
 
     # Of two factors that follow from each other, the text is kept: numbers are dropped first.
@@ -147,7 +145,7 @@ def split_series(frame: pandas.DataFrame, names: Iterable[str] | None = None) ->
         return [Series("", {}, frame)]
     result = []
     for key, rows in frame.groupby(factors, sort=False, dropna=False):
-        values = dict(zip(factors, map(factor_words.plain_value, key), strict=True))
+        values = dict(zip(factors, map(factor_maps.plain_value, key), strict=True))
         # The label has all factors that vary in the frame but not in the series.
         constant = [name for name in varying if rows[name].nunique() == 1]
         constant = [name for name in constant if run_factors.is_used(name, rows)]

@@ -1,25 +1,27 @@
-"""Evaluations of one training in: its value at a budget, or its cost to a target, out.
+"""Evaluations of trainings in; their values at a budget, or their costs to a target, out.
 
 A target is a loss or a metric to reach. A study that states no target gets a default one: a loss
-that good trainings reach, and that a badly trained batch size cannot make easier.
+that good trainings reach, and that a badly trained batch size cannot make easier. Cubes have the
+shape (sizes, rates, seeds), as in `trainings`.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas
 
-from batchscope.analysis import chosen_rates
-from batchscope.study import tasks
+from batchscope.analysis import chosen_rates, run_series
+from batchscope.analysis.trainings import Evaluations, Trainings
+from batchscope.study import log_format, tasks
+from batchscope.study.outcomes import TARGET
 from batchscope.study.tasks import Metrics
 
 ROUNDING = 1e-9  # relative difference below which two budgets are the same
 FALL_SHARE = 0.9  # the default target is the loss after this share of the best batch size's fall
+N_TARGETS = 3  # number of targets of a series if the study states none; the last is the default
 MIN_SIZES_AT_TARGET = 3  # number of batch sizes that must reach the default target with all seeds
 
 
@@ -90,7 +92,7 @@ class Target:
         used = evaluated[axis]
         if np.isnan(used).all():
             return math.nan  # the training is missing
-        losses = as_losses(evaluated, self.column, metrics)
+        losses = tasks.where_lower_is_better(evaluated[self.column], self.column, metrics)
         target = tasks.where_lower_is_better(self.value, self.column, metrics)
         has_loss = ~np.isnan(losses)
         order = np.argsort(used[has_loss], kind="stable")
@@ -101,23 +103,113 @@ class Target:
         self, rows: pandas.DataFrame, axis: str, by: list[str], metrics: Metrics
     ) -> pandas.Series:
         """Return the `crossing` of each training; the columns `by` distinguish the trainings."""
-        names, result = {*filter(None, (self.column, axis))}, {}
+        result = {}
         for key, evaluated in rows.groupby(by):
-            columns = {name: evaluated[name].to_numpy(float) for name in names}
+            columns = {name: evaluated[name].to_numpy(float) for name in {self.column, axis}}
             result[key] = self.crossing(columns, axis, metrics)
         return pandas.Series(result)
 
-    def is_reached_at_first(self, evaluated: Mapping[str, np.ndarray], metrics: Metrics) -> bool:
-        """Return whether a training reaches the target by its first evaluation: a bound of cost."""
-        if not self.column:
-            return False
-        updates = evaluated["updates"][~np.isnan(evaluated[self.column])]
-        first = np.fmin.reduce(updates, initial=np.nan)  # NaN is left out
-        return bool(self.crossing(evaluated, "updates", metrics) == first)
+    def cost_cube(self, series: Trainings, axis: str) -> np.ndarray:
+        """Return the cost of each training; infinite for one that failed or never got there."""
+        return series.evaluation_cube(lambda rows: self.crossing(rows, axis, series.metrics))
+
+    def first_evaluation_cube(self, series: Trainings) -> np.ndarray:
+        """Return a cube with 1 for each training that reached the target by its first evaluation.
+
+        The cost of such a training is an upper bound.
+        """
+
+        def is_reached_at_first(rows: Evaluations) -> float:
+            updates = rows["updates"][~np.isnan(rows[self.column])]
+            first = np.fmin.reduce(updates, initial=np.nan)  # NaN is left out
+            return float(self.crossing(rows, "updates", series.metrics) == first)
+
+        return series.evaluation_cube(is_reached_at_first)
 
 
-def as_losses(evaluated: Mapping[str, np.ndarray], column: str, metrics: Metrics) -> np.ndarray:
-    return tasks.where_lower_is_better(evaluated[column], column, metrics)
+def default_target(series: Trainings) -> Target | None:
+    """Return the target of a series if the study states none (see `default_value`).
+
+    Its column is a loss, or else a metric. It is None without either, or with one evaluation a run.
+    """
+    rows = series.evaluations
+    names = (name for name in log_format.outcomes_with(series.metrics) if name in rows)
+    column = next((name for name in names if np.isfinite(rows[name].astype(float)).any()), None)
+    if column is None or not rows["run"].duplicated().any():
+        return None
+    ends = series.finished.astype({"examples": float}).groupby("run")["examples"].max()
+    # Runs with equal numbers of examples have equal numbers of epochs.
+    equal_examples = ends.min() * (1 + ROUNDING)
+
+    def lowest_loss(rows: Evaluations, max_examples: float = math.inf) -> float:
+        has_update = ~np.isnan(rows["updates"])
+        if not has_update.any():
+            return math.nan  # the run is missing
+        losses = tasks.where_lower_is_better(rows[column], column, series.metrics)
+        kept = has_update & np.isfinite(losses) & ~(rows["examples"] > max_examples)
+        return float(np.min(losses[kept], initial=math.inf))
+
+    value = default_value(
+        series.evaluation_cube(lambda rows: _first_loss(rows, column, series.metrics)),
+        series.evaluation_cube(lambda rows: lowest_loss(rows, equal_examples)),
+        series.evaluation_cube(lowest_loss),
+    )
+    return None if math.isnan(value) else _at_loss(column, value, series.metrics)
+
+
+class ComparisonRequest(NamedTuple):
+    """How the trainings of an experiment are compared."""
+
+    budgets: Mapping[str, Any] = {}  # stated budgets: kind -> value; for a target, column -> value
+    # Outcome -> largest negligible deterioration. An outcome that is a column of runs.csv is also
+    # compared at the end of the runs.
+    margins: Mapping[str, float] = {}
+    analyses: Sequence[int] = ()  # numbers of seeds at the interim analyses
+    # Function that returns the target of a series if the experiment states none.
+    default_target: Callable[[Trainings], Target | None] = default_target
+    metrics: Metrics = ()  # user-defined metrics
+
+    @property
+    def stated_targets(self) -> list[Target]:
+        return [Target(*item) for item in self.budgets.get(TARGET, {}).items()]
+
+    def target(self, series: Trainings) -> Target | None:
+        """Return the target of a series: the stated one, or else its default.
+
+        It is None if updates are unknown, or if the learning rate follows the horizon.
+        """
+        if not series.is_complete("updates") or run_series.follows_horizon(series.evaluations):
+            return None
+        return next(iter(self.stated_targets), None) or self.default_target(series)
+
+
+def default_targets(series: Trainings, request: ComparisonRequest) -> list[Target]:
+    """Return three targets at equal steps of the logarithm of the loss, the default one last.
+
+    The first step starts at the lowest loss after a first evaluation. If that loss is already below
+    the default target, this is the only one.
+    """
+    last = request.default_target(series)
+    if last is None:
+        return []
+    metrics, column = series.metrics, last.column
+    firsts = series.per_run(lambda rows: _first_loss(rows, column, metrics))
+    start = float(np.min(firsts[np.isfinite(firsts)], initial=math.inf))
+    end = tasks.where_lower_is_better(last.value, column, metrics)
+    if not 0 < end < start < math.inf:
+        return [last]
+    losses = [start * (end / start) ** (step / N_TARGETS) for step in range(1, N_TARGETS)]
+    return [*(_at_loss(column, loss, metrics) for loss in losses), last]
+
+
+def _first_loss(rows: Evaluations, column: str, metrics: Metrics) -> float:
+    """Return the first finite loss of a run; NaN without one."""
+    losses = tasks.where_lower_is_better(rows[column], column, metrics)
+    return next(filter(math.isfinite, losses.tolist()), math.nan)
+
+
+def _at_loss(column: str, loss: float, metrics: Metrics) -> Target:
+    return Target(column, tasks.where_lower_is_better(loss, column, metrics))
 
 
 def default_value(first: Any, within_equal_epochs: Any, lowest: Any) -> float:

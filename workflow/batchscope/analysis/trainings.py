@@ -6,30 +6,27 @@ rules of `chosen_rates`. A new number of a training is a method of `Trainings` t
 made by `cube` from a number per run.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas
 from pandas.api.types import is_numeric_dtype
 
-from batchscope.analysis import chosen_rates, run_series, targets
-from batchscope.analysis.chosen_rates import RATE
-from batchscope.analysis.targets import Target
+from batchscope.analysis import chosen_rates, run_series
+from batchscope.analysis.chosen_rates import RATE, rates_differ
 from batchscope.store.records import FAILED, FINISHED, UNSUCCESSFUL
-from batchscope.study import budget_kinds, external_columns, tasks
+from batchscope.study import log_format, tasks
+from batchscope.study.outcomes import AXES
 
 Evaluations = dict[str, np.ndarray]  # column -> numbers of one run's evaluations, in order
 RUN_LOSS = "best_validation_loss"  # column of runs.csv that chooses the rates
-N_TARGETS = 3  # number of targets of a series if the study states none; the last is the default
 SINGLE_ROW_STOP = "end"  # reason why an external run with a single row stopped
-_BUDGET_COLUMNS = (*budget_kinds.AXES.values(), *external_columns.COST_COLUMNS)
+_BUDGET_COLUMNS = (*AXES.values(), *log_format.COST_COLUMNS)
 
 
 def series_over_rates(frame: pandas.DataFrame) -> list[run_series.Series]:
@@ -51,7 +48,7 @@ class Choice(NamedTuple):
     # or would be if the other seeds chose the rate of each seed.
     tuned: np.ndarray
 
-    def apply(self, cube: np.ndarray) -> Choice:
+    def apply(self, cube: np.ndarray) -> Self:
         """Return the choice of the same rates with the values of another cube."""
         values = chosen_rates.values_at_rates(cube, np.maximum(self.rate_index, 0))
         return self._replace(values=np.where(self.rate_index < 0, math.nan, values))
@@ -85,21 +82,19 @@ class Trainings:
         sizes, rates, seeds = (np.unique(column).tolist() for column in self._axis_columns)
         return sizes, rates, seeds
 
-    def with_first_seeds(self, seeds: int) -> Trainings:
-        """Return the trainings of the first seeds, as at an earlier interim analysis."""
+    def with_first_seeds(self, seeds: int) -> Self:
         runs = self.runs[self.runs["seed"].isin(self.axes[2][:seeds])]
         evaluations = self.evaluations[self.evaluations["run"].isin(runs["run"])]
         return replace(self, runs=runs, evaluations=evaluations)
 
     @property
     def has_several_rates(self) -> bool:
-        """Whether a batch size was trained at several learning rates."""
         sizes, rates, _ = self._axis_columns
         return bool((rates.groupby(sizes).nunique() > 1).any())
 
     @functools.cached_property
     def _evaluations_of_runs(self) -> dict[str, Evaluations]:
-        columns = dict.fromkeys((*_BUDGET_COLUMNS, *external_columns.outcomes_with(self.metrics)))
+        columns = dict.fromkeys((*_BUDGET_COLUMNS, *log_format.outcomes_with(self.metrics)))
         names = [name for name in columns if name in self.evaluations]
         return {
             run: {name: rows[name].to_numpy(float, na_value=math.nan) for name in names}
@@ -143,36 +138,26 @@ class Trainings:
         """Whether each training diverged or ran out of memory, shape (runs,)."""
         return self.runs["status"].isin(FAILED).to_numpy()
 
-    def _cube_of_runs(self, read: Callable[[Evaluations], float]) -> np.ndarray:
+    def evaluation_cube(self, read: Callable[[Evaluations], float]) -> np.ndarray:
         """Return `read(evaluations)` of each run as a cube; infinite if the run failed."""
         return self.cube(np.where(self.failed, math.inf, self.per_run(read)))
-
-    def cost_cube(self, target: Target, axis: str) -> np.ndarray:
-        """Return the cost to a target as a cube; infinite for a run that never reached it."""
-        return self._cube_of_runs(lambda rows: target.crossing(rows, axis, self.metrics))
-
-    def reached_at_first(self, target: Target) -> np.ndarray:
-        """Return as a cube whether each run reached the target by its first evaluation."""
-        reached = self.per_run(lambda rows: target.is_reached_at_first(rows, self.metrics))
-        return self.cube(reached * ~self.failed) == 1
 
     def choose_by_losses(self, losses: np.ndarray, cube: np.ndarray, by_others: bool) -> Choice:
         """Return the numbers of a cube at the rates with the lowest losses.
 
-        All seeds choose the rate of a seed, or only the others do.
+        With `by_others`, each seed is read at the rate that the other seeds choose, else at the
+        rate that all seeds choose.
         """
         chosen = chosen_rates.index_for_other_data(losses)
         index = np.repeat(chosen[:, None], losses.shape[2], axis=1)
         index_by_others = chosen_rates.leave_one_out(losses)[1]
         index_by_others = np.where((index < 0) | (index_by_others < 0), index, index_by_others)
-        read_index = index_by_others if by_others else index
-        values = np.where(read_index < 0, math.nan, chosen_rates.values_at_rates(cube, read_index))
         has_one_rate = chosen_rates.was_tried(losses).sum(axis=1) == 1
         best = chosen_rates.index_of_lowest_loss(losses)
         rates = self.rates_at(np.where(has_one_rate, chosen, best))
-        tuned = chosen_rates.rates_differ(index_by_others)
         on_edge = chosen_rates.is_on_edge(chosen, losses)
-        return Choice(values, rates, on_edge, read_index, tuned)
+        read_index, tuned = index_by_others if by_others else index, rates_differ(index_by_others)
+        return Choice(cube, rates, on_edge, read_index, tuned).apply(cube)
 
     def choose_for_all_data(self, losses: np.ndarray, costs: np.ndarray, margin: float) -> Choice:
         """Return the losses at the rates for all data (see `chosen_rates.index_for_all_data`)."""
@@ -185,7 +170,7 @@ class Trainings:
         usable |= chosen_rates.was_tried(losses).sum(axis=1) == 1
         rates = self.rates_at(np.where(usable, index, -1))
         read_index = np.transpose([index] * seeds)
-        tuned = chosen_rates.rates_differ(np.transpose(choices))
+        tuned = rates_differ(np.transpose(choices))
         return Choice(losses, rates, on_edge, read_index, tuned).apply(losses)
 
     def choose_by_costs(self, cube: np.ndarray) -> Choice:
@@ -193,7 +178,7 @@ class Trainings:
         values, read_index = chosen_rates.leave_one_out(cube)
         tried, best = chosen_rates.was_tried(cube), chosen_rates.index_of_lowest_loss(cube)
         rates = self.rates_at(np.where(tried.sum(axis=1) == 1, tried.argmax(axis=1), best))
-        on_edge, tuned = chosen_rates.is_on_edge(best, cube), chosen_rates.rates_differ(read_index)
+        on_edge, tuned = chosen_rates.is_on_edge(best, cube), rates_differ(read_index)
         return Choice(values, rates, on_edge, read_index, tuned)
 
     def cell_means(self, cube: np.ndarray, geometric: bool) -> Iterator[dict[str, Any]]:
@@ -214,61 +199,6 @@ class Trainings:
     def rates_at(self, index: np.ndarray) -> np.ndarray:
         """Return the learning rates at indices; NaN for the index -1."""
         return np.array([*self.axes[1], math.nan])[index]
-
-    @property
-    def target_column(self) -> str | None:
-        """Column of the default targets: a loss, or else a metric; None without either."""
-        rows = self.evaluations
-        names = (name for name in external_columns.outcomes_with(self.metrics) if name in rows)
-        return next((name for name in names if np.isfinite(rows[name].astype(float)).any()), None)
-
-    def default_target(self) -> Target | None:
-        """Return the target of a series if the study states none (see `targets.default_value`)."""
-        column = self.target_column
-        if column is None or not self.evaluations["run"].duplicated().any():
-            return None
-        ends = self.finished.astype({"examples": float}).groupby("run")["examples"].max()
-        # Runs with equal numbers of examples have equal numbers of epochs.
-        equal_examples = ends.min() * (1 + targets.ROUNDING)
-
-        def lowest_loss(rows: Evaluations, max_examples: float = math.inf) -> float:
-            has_update = ~np.isnan(rows["updates"])
-            if not has_update.any():
-                return math.nan  # the run is missing
-            losses = targets.as_losses(rows, column, self.metrics)
-            kept = has_update & np.isfinite(losses) & ~(rows["examples"] > max_examples)
-            return float(np.min(losses[kept], initial=math.inf))
-
-        value = targets.default_value(
-            self._cube_of_runs(lambda rows: self._first_loss(rows, column)),
-            self._cube_of_runs(lambda rows: lowest_loss(rows, equal_examples)),
-            self._cube_of_runs(lowest_loss),
-        )
-        return None if math.isnan(value) else self._target(column, value)
-
-    def _first_loss(self, rows: Evaluations, column: str) -> float:
-        """Return the first finite loss of a run; NaN without one."""
-        losses = targets.as_losses(rows, column, self.metrics)
-        return next(filter(math.isfinite, losses.tolist()), math.nan)
-
-    def _target(self, column: str, loss: float) -> Target:
-        return Target(column, tasks.where_lower_is_better(loss, column, self.metrics))
-
-    def targets_up_to(self, last: Target | None) -> list[Target]:
-        """Return three targets at equal steps of the logarithm of the loss, ending with `last`.
-
-        The first step starts at the lowest loss after a first evaluation. If that loss is already
-        below the last target, `last` is the only target.
-        """
-        if last is None:
-            return []
-        firsts = self.per_run(lambda rows: self._first_loss(rows, last.column))
-        start = float(np.min(firsts[np.isfinite(firsts)], initial=math.inf))
-        end = tasks.where_lower_is_better(last.value, last.column, self.metrics)
-        if not 0 < end < start < math.inf:
-            return [last]
-        losses = [start * (end / start) ** (step / N_TARGETS) for step in range(1, N_TARGETS)]
-        return [*(self._target(last.column, loss) for loss in losses), last]
 
 
 def end_at_equal_budget(runs: pandas.DataFrame) -> bool:

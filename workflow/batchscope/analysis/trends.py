@@ -5,11 +5,8 @@ one that the column or the study states. At an equal budget, the test is whether
 are better. A new column goes into `_row`.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pandas
@@ -24,9 +21,9 @@ from batchscope.analysis import (
 )
 from batchscope.analysis.budget_comparisons import BudgetComparison
 from batchscope.analysis.verdicts import Row
-from batchscope.study.columns import tested_direction
 from batchscope.study.decision_columns import TRENDS
 from batchscope.study.outcomes import FALLS, RISES, Reason, Verdict
+from batchscope.study.table_entries import tested_direction
 
 # Columns with a lower bound only if a run reached all its epochs without being stopped.
 UNTIL_STOPPED = ("epochs_run", "train_seconds")
@@ -80,15 +77,15 @@ def _row(comparison: BudgetComparison, direction: str, lower_bounds: bool = Fals
     Args:
         lower_bounds: Whether all values are lower bounds, because nothing stopped any run.
     """
-    values = _scaled(comparison)
+    values = comparison.scaled
     failed = np.isinf(values).any(axis=1)
     kept = np.flatnonzero(np.isfinite(values).any(axis=1) & ~failed)
     if not len(kept):
         return None
-    reasons = comparisons.reasons_not_compared(comparison)
     # A smallest or largest batch size that is left out restricts the trend.
-    ends = (reasons[size_index] for size_index in (0, len(values) - 1) if size_index not in kept)
-    reason_left_out = next(ends, Reason.NONE)
+    left_out = (index for index in (0, len(values) - 1) if index not in kept)
+    reasons = (comparisons.reason_not_compared(comparison, index) for index in left_out)
+    reason_left_out = next(reasons, Reason.NONE)
     untestable = Reason.NONE if len(kept) > 1 else reason_left_out or Reason.ALONE
     untestable = Reason.LOWER_BOUND if lower_bounds else untestable
     paired = np.isfinite(values[kept]).all(axis=0)
@@ -114,29 +111,23 @@ def _row(comparison: BudgetComparison, direction: str, lower_bounds: bool = Fals
     larger = _reason_maybe_better(comparison, kept[-1], kept[centred > 0])
     higher_is_better = comparison.higher_is_better
     unbounded_low, unbounded_high = (smaller, larger) if higher_is_better else (larger, smaller)
-    analyses = (*comparison.earlier, comparison)
-    trends = [
-        verdicts.trend(
-            _scaled(analysis)[kept].T,
+    by_analysis = [
+        verdicts.trend_contrasts(
+            analysis.scaled[kept].T,
             positions,
             direction == RISES,
+            analysis.share,
             tuned=bool(analysis.chosen.tuned[kept].any()),
             unbounded_low=unbounded_low,
             unbounded_high=unbounded_high,
         )
-        for analysis in analyses
+        for analysis in (*comparison.earlier, comparison)
     ]
-    statement = verdicts.over_analyses(trends, [analysis.share for analysis in analyses])
-    return {**row, "statement": replace(statement, ratio=comparison.is_cost)}
-
-
-def _scaled(comparison: BudgetComparison) -> np.ndarray:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.log(comparison.values) if comparison.is_cost else comparison.values
+    return {**row, "statement": verdicts.trend(by_analysis, ratio=comparison.is_cost)}
 
 
 def _reason_maybe_better(comparison: BudgetComparison, end: int, sizes: np.ndarray) -> Reason:
     """Return the reason why the batch sizes at one end may be better than measured."""
     if comparison.chosen.on_edge[end]:
         return Reason.RATE_ON_EDGE
-    return Reason.AT_FIRST_EVALUATION if comparison.at_first[sizes].any() else Reason.NONE
+    return Reason.AT_FIRST_EVALUATION if {*sizes} & {*comparison.at_first} else Reason.NONE

@@ -3,36 +3,25 @@
 A new kind of file belongs in `_dataset_definition`.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
-from batchscope.cli import missing_times, steps, study_check
+from batchscope.cli import range_test, steps, study_check
 from batchscope.core import disk, display, project_files
 from batchscope.core.errors import UserError
-from batchscope.datasets.raw import Request
+from batchscope.datasets import Dataset
 from batchscope.datasets.source import expanded_path
 from batchscope.host import memory_limits, requirements
 from batchscope.store import paths
-from batchscope.study import (
-    dataset_definitions,
-    example_kinds,
-    model_files,
-    new_study,
-    optimizer_constants,
-)
-from batchscope.study.example_kinds import IMAGES, NETWORKS, ROWS, TOKENS
-
-if TYPE_CHECKING:
-    from batchscope.datasets import Dataset
+from batchscope.study import dataset_definitions, model_files, run_factors, tasks
+from batchscope.study.tasks import IMAGES, NETWORKS, ROWS, TOKENS
 
 _SPLIT = {"train": 0.7, "validation": 0.15, "test": 0.15}
 _NETWORKS = {IMAGES: "small_cnn", ROWS: "mlp", TOKENS: "tiny_transformer"}
@@ -55,7 +44,7 @@ class Choices:
 
 def write_study(choices: Choices) -> str:
     """Write a study; return a text about the data, the time, and the command that runs it."""
-    from batchscope.report import page
+    from batchscope.report import rendering
     from batchscope.store import status
     from batchscope.study import config
 
@@ -74,20 +63,20 @@ def write_study(choices: Choices) -> str:
             f"MODEL: {file} ended the process, or started a non-daemon thread. It must only build "
             "a model."
         ) from None
-    for seeds in (new_study.SEEDS, new_study.FIRST_SEEDS):
-        disk.write_text(output, page.render("new_study.txt.j2", **values, seeds=seeds))
+    for seeds in (range_test.SEEDS, range_test.FIRST_SEEDS):
+        disk.write_text(output, rendering.render("new_study.txt.j2", **values, seeds=seeds))
         try:
             study = config.study(output)
         except UserError:
             output.unlink()  # The user can then repeat the command.
             raise
-        missing_times.note_missing_times(study, choices.results)
+        study_check.note_missing_times(study, choices.results)
         rows = status.rows(study, choices.results)
         seconds = status.wall_seconds(study, rows, requirements.usable_cores())
-        if seconds < new_study.LONG_SECONDS:
+        if seconds < range_test.LONG_SECONDS:
             break
     values |= {"duration": display.duration(seconds), "runs_made": len(study.runs), "seeds": seeds}
-    return page.render("init.txt.j2", **values)
+    return rendering.render("init.txt.j2", **values)
 
 
 def _slug(path: Path | str) -> str:
@@ -98,15 +87,14 @@ def _slug(path: Path | str) -> str:
 def _explore(name: str, choices: Choices) -> dict[str, Any]:
     """Prepare the data, run the range test, and return the values for the templates."""
     steps.start_tensorflow({"threads": 1, "device": "cpu"})
-    from batchscope.cli import range_test
-    from batchscope.training import model_checks, models
+    from batchscope.training import models, trials
 
     is_built_in = choices.data in dataset_definitions.BUILT_IN
     definition = _dataset_definition(choices.data, choices.label, choices.task)
     data = _prepared_data(name, definition, choices.results)
     model = _model_values(choices.model, data.model_input.kind)
     if model["model_file"]:
-        for note in model_checks.check(model["token"], data.model_input, model["model_file"]):
+        for note in trials.check_model(model["token"], data.model_input, model["model_file"]):
             print(note, file=sys.stderr)
     network = models.build(model["token"], data.model_input, 0, model["model_file"])
     memory = _MEMORY_SHARE * 1e6 * memory_limits.limit_mb() / requirements.usable_cores()
@@ -118,7 +106,7 @@ def _explore(name: str, choices: Choices) -> dict[str, Any]:
         "record": data.record,
         "task": data.task,
         "optimizer": optimizer,
-        "margin": new_study.accuracy_margin(counts["test"]) if has_classes else None,
+        "margin": range_test.accuracy_margin(counts["test"]) if has_classes else None,
         **model,
         **range_test.explore(data, network, optimizer, memory),
     }
@@ -129,7 +117,7 @@ def _optimizer_factors(name: str | None, compiled: Any) -> dict[str, Any]:
     if name or compiled is None:
         return {"optimizer": name or _DEFAULT_OPTIMIZER}
     kind, config = type(compiled).__name__.lower(), compiled.get_config()
-    constants = optimizer_constants.DEFAULT_CONSTANTS.get(kind)
+    constants = run_factors.DEFAULT_CONSTANTS.get(kind)
     if constants is None:
         name = type(compiled).__name__
         print(f"compile(optimizer={name}(...)): {_DEFAULT_OPTIMIZER} replaces it.")
@@ -177,14 +165,12 @@ def _dataset_definition(data: str, label: str | None, task: str | None) -> dict[
 
 def _table_settings(definition: dict[str, Any]) -> dict[str, Any]:
     """Return the definition of a table with all necessary keys; print the ignored columns."""
-    from batchscope.datasets import table_file
     from batchscope.datasets.sources import csv
 
     path = expanded_path(definition["path"])
-    definition = {**definition, **table_file.find_dialect(path)}
-    resolved = dataset_definitions.resolve({**definition, "missing": "median"})
-    request = Request("DATA", resolved, Path(), Path())
-    table = csv.ParsedTable(dataset_definitions.read(resolved), request)
+    definition = {**definition, **csv.find_dialect(path)}
+    source = dataset_definitions.read({**definition, "missing": "median"})
+    table = csv.ParsedTable(source, "DATA")
     if table.refused:
         columns = [f"{column} ({reason})" for column, reason in table.refused.items()]
         print(f"Columns of {path} that are not used: {display.listed(columns)}.")
@@ -196,17 +182,18 @@ def _model_values(model: str | None, kind: str) -> dict[str, Any]:
     """Return name, token and file of a model. The default depends on the kind of data."""
     model = model or _NETWORKS.get(kind)
     if model is None:
-        kinds = example_kinds.KINDS[kind]
+        kinds = tasks.KINDS[kind]
         raise UserError(f"MODEL: received nothing for {kinds}; a file of your own is expected.")
     if model in NETWORKS:
         return {"model": model, "token": model, "model_file": None, "models": ""}
     if not Path(model).is_file():
         names = display.listed(NETWORKS, "or")
         raise UserError(f"MODEL: received {model!r}; an existing file, or {names}, is expected.")
-    if problem := model_files.find_problem(("MODEL",), model):
-        raise UserError(problem.line)
     name = _slug(model)
-    token = model_files.token(name, model)
+    try:
+        token = model_files.token(name, model)
+    except UserError as error:
+        raise UserError(f"MODEL: {error}") from None
     section = _yaml_section({name: model})
     return {"model": name, "token": token, "model_file": model, "models": section}
 

@@ -1,6 +1,4 @@
-"""Write the text of `plan`: a study's missing jobs, their time, warnings and advice."""
-
-from __future__ import annotations
+"""Write the texts of `plan` and `watch`: a study's missing jobs, their time, and running jobs."""
 
 import os
 import shlex
@@ -11,10 +9,10 @@ from pathlib import Path
 from batchscope.core import display
 from batchscope.host import requirements
 from batchscope.rules import study as rules_study
-from batchscope.store import jobs, owners, paths, records, status
+from batchscope.store import jobs, paths, progress, records, status
 from batchscope.store.jobs import TRAINING
 from batchscope.store.status import JobRow
-from batchscope.study import advice_needs, suggestions
+from batchscope.study import suggestions
 from batchscope.study.plan import Study
 from batchscope.study.registry import VERSIONS
 
@@ -22,7 +20,8 @@ from batchscope.study.registry import VERSIONS
 def study(config_path: Path | str, scale: str, results: Path | str) -> Study:
     """Return the planned study of a file; raise a `UserError` if another file has its name."""
     planned = rules_study.plan_study(config_path, scale, results)
-    owners.check_owner(paths.study_folder(results, planned.folder_name), planned.name, config_path)
+    folder = paths.study_folder(results, planned.folder_name)
+    rules_study.check_owner(folder, planned.name, config_path)
     return planned
 
 
@@ -101,7 +100,24 @@ def _advice(study: Study) -> list[str]:
     """Return the keys to change for complete advice, one line per experiment."""
     lines = []
     for name, experiment in study.experiments.items():
-        needs = [(need.key, {None: need.value}) for need in advice_needs.planned_needs(experiment)]
+        needs = [(need.key, {None: need.value}) for need in suggestions.planned_needs(experiment)]
         if changed := suggestions.changes(study, name, needs):
             lines.append(f"  {name}: {'; '.join(suggestions.lines(changed))}")
     return ["For solid advice on batch sizes, change:", *lines] if lines else []
+
+
+def watch_text(results: Path | str) -> str:
+    """Return the text about the study that ran last, if any, and the running jobs.
+
+    Raises:
+        UserError: If a record is damaged.
+    """
+    lines = []
+    if last := rules_study.last_config(results):
+        study, cores = rules_study.plan_study(*last, results), requirements.usable_cores()
+        remaining = status.describe_remaining(study, status.rows(study, results), cores)
+        lines = [f"Study {study.folder_name}, missing: {remaining}."]
+    running = progress.running_jobs(results)
+    running.sort(key=lambda job: (job.step != "train", job.step, job.name))
+    lines += [job.line for job in running] or ["No training, measure or timing runs now."]
+    return "\n".join(lines)

@@ -1,19 +1,17 @@
 """Write the reference in Markdown: every factor, measure, timing, column, figure and word."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 
 from batchscope.core import display
 from batchscope.core.errors import UserError
 from batchscope.core.problems import received
-from batchscope.study import columns, explanations, tables
+from batchscope.study import explanations, table_entries
 from batchscope.study.decision_columns import CLAIMS, INTERIMS
 from batchscope.study.figures import FIGURES
+from batchscope.study.model import Parameter
 from batchscope.study.registry import ENTRIES, MEASURES, SWEEP_TIMINGS, TRAINING_TIMINGS
 from batchscope.study.run_factors import FACTORS, TIMING_ONLY_FACTORS
-from batchscope.study.setting import Parameter
 from batchscope.study.specifications import AXIS_WORDS, Column, Entry, Figure
 
 
@@ -23,12 +21,14 @@ def _without_entries(described: dict[str, Column]) -> dict[str, Column]:
     return {name: column for name, column in described.items() if name not in elsewhere}
 
 
-_COLUMNS = {name: table.columns for name, table in tables.TABLES.items() if table.columns}
-_COLUMNS["at_epochs"] = _without_entries(columns.AT_EPOCHS)
+_COLUMNS = {name: table.columns for name, table in table_entries.TABLES.items() if table.columns}
+_COLUMNS["at_epochs"] = _without_entries(table_entries.AT_EPOCHS)
 _COLUMNS |= {"claims": CLAIMS, "interims": INTERIMS}  # tables of a study, not of an experiment
-_DECISIONS = [*(name for name in tables.DECISIONS if name != "advice"), "claims"]
+_DECISIONS = [*(name for name in table_entries.DECISIONS if name != "advice"), "claims"]
 _WORDS = "## Words of the report"
-_TRAINING_TABLES = [name for name in _COLUMNS if name not in {*tables.TIMING_TABLES, *_DECISIONS}]
+_TRAINING_TABLES = [
+    name for name in _COLUMNS if name not in {*table_entries.TIMING_TABLES, *_DECISIONS}
+]
 
 
 def full_page() -> str:
@@ -47,7 +47,7 @@ def full_page() -> str:
         *(_entry(entry) for entry in SWEEP_TIMINGS.values()),
         "## Columns of runs.csv",
         "Besides the factors, and the columns of measures and timings above.",
-        _columns(_without_entries(columns.COLUMNS)),
+        _columns(_without_entries(table_entries.RUNS)),
         "## Tables of trainings",
         "Besides run, factors and status; `at_epochs.csv` also has the columns of measures. "
         "[Claims](claims.md) may use a table with a line `Keys`, which distinguish a run's rows.",
@@ -57,7 +57,7 @@ def full_page() -> str:
         "`claims.csv` has a row per claim, `limits.csv` the columns of `sweeps.csv`.",
         *(_table_text(name) for name in _DECISIONS),
         "## Tables of timings",
-        *(_table_text(name) for name in tables.TIMING_TABLES),
+        *(_table_text(name) for name in table_entries.TIMING_TABLES),
         "## Figures",
         *(f"### {figure.name}\n\n{_caption(figure)}" for figure in FIGURES.values()),
         _WORDS,
@@ -85,7 +85,7 @@ def entries(name: str) -> str:
         if heading.lstrip("# ") == name:
             parts.append(section.strip())
         elif not any(part.startswith("## ") for part in parts):
-            # Other tables may repeat a factor or a column of runs.csv.
+            # Tables that repeat an item of a section `##` (factors, runs.csv) are left out.
             items = re.findall(rf"^- `(?:{pattern})`.*", body, re.M)
             parts += ["\n".join([heading, "", *items])] if items else []
     if not parts:
@@ -105,7 +105,7 @@ def _entry(entry: Entry) -> str:
 
 
 def _table_text(name: str) -> str:
-    keys, line = tables.TABLES[name].keys if name in tables.TABLES else None, ""
+    keys, line = table_entries.TABLES[name].keys if name in table_entries.TABLES else None, ""
     if keys is not None:
         line = f"Keys: {display.listed([f'`{key}`' for key in keys] or ['none'])}.\n\n"
     return f"### {name}.csv\n\n{line}{_columns(_COLUMNS[name])}"

@@ -1,7 +1,5 @@
 """The steps that the workflow's rules call, one job each. A new step is a function in `STEPS`."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import itertools
@@ -30,7 +28,6 @@ def prepare_data(dataset: str, definition: str, results: Path = _RESULTS) -> Non
 
 
 def check(config: str, scale: str = "full", results: Path = _RESULTS) -> None:
-    """Check the user's data and models of a study before the first job."""
     from batchscope.cli import study_check
 
     study_check.check(_study(config, scale, results), results)
@@ -65,7 +62,6 @@ def train(
 
 
 def run_command(command: str, results: Path = _RESULTS) -> None:
-    """Make one run by the user's own command."""
     from batchscope.external import command_runner
 
     print(f"{command}: {command_runner.make_run(results, command)}")
@@ -73,10 +69,10 @@ def run_command(command: str, results: Path = _RESULTS) -> None:
 
 def snapshot(run: str, epoch: str, model_file: str | None = None, results: Path = _RESULTS) -> None:
     """Write one run's weights after an epoch before its last."""
-    from batchscope.training import runs, snapshots
+    from batchscope.training import runs
 
     training = runs.TrainingRun(results, run, model_file)
-    snapshots.write(training, int(epoch) if epoch.isdecimal() else epoch)
+    runs.write_snapshot(training, int(epoch) if epoch.isdecimal() else epoch)
 
 
 def measure(
@@ -88,7 +84,6 @@ def measure(
     model_file: str | None = None,
     results: Path = _RESULTS,
 ) -> None:
-    """Compute one measure of a run or of two runs."""
     from batchscope.host import tensorflow_start
 
     with _running_job(step, run, output, results):
@@ -97,10 +92,10 @@ def measure(
             start_tensorflow({"threads": 1, "device": parse_run(run)["device"]})
         else:
             tensorflow_start.set_threads_and_device()
-        from batchscope.measures import finished_run, measure_job
+        from batchscope.measures import measure_job
 
         names = [run, other] if other else [run]
-        runs = [finished_run.FinishedRun(results, name, model_file) for name in names]
+        runs = [measure_job.FinishedRun(results, name, model_file) for name in names]
         measure_job.write(step, runs, settings, output)
 
 
@@ -145,24 +140,22 @@ def try_batch(
     model_file: str | None = None,
     results: Path = _RESULTS,
 ) -> None:
-    """Try whether one batch fits into memory."""
-    from batchscope.timing import attempts
+    from batchscope.timing import max_batch_size
     from batchscope.timing.timing_job import TimingJob
 
     job = TimingJob(results, parse_sweep(sweep), model_file, output)
-    attempts.try_in_this_process(job, batch_size, gpu_mb)
+    max_batch_size.try_in_this_process(job, batch_size, gpu_mb)
 
 
 def tabulate(
     config: str, experiment: str, output: Path, scale: str = "full", results: Path = _RESULTS
 ) -> None:
-    """Write the tables of one experiment."""
-    from batchscope.store import owners
-    from batchscope.tables import experiment_tables
+    from batchscope.rules.study import note_owner
+    from batchscope.tables import study_tables
 
     study = _study(config, scale, results)
-    owners.note_owner(output.parent, study.name, config)
-    experiment_tables.write(results, study, experiment, output)
+    note_owner(output.parent, study.name, config)
+    study_tables.write(results, study, experiment, output)
 
 
 def figures(
@@ -174,7 +167,6 @@ def figures(
     scale: str = "full",
     results: Path = _RESULTS,
 ) -> None:
-    """Draw the figures of one experiment."""
     from batchscope import figures
 
     study = _study(config, scale, results)
@@ -183,7 +175,6 @@ def figures(
 
 
 def claims(config: str, output: Path, scale: str = "full", results: Path = _RESULTS) -> None:
-    """Test the claims of a study with its tables."""
     from batchscope.tables import study_tables
 
     study = _study(config, scale, results)
@@ -222,7 +213,7 @@ STEPS = {
 }
 
 
-def _study(config: str, scale: str, results: Path) -> Study:
+def _study(config: str, scale: str, results: Path) -> "Study":
     # The import takes half a second, and trainings do not need it.
     from batchscope.rules import study
 

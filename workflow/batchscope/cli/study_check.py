@@ -1,13 +1,15 @@
-"""Check a study before its first job: user data that are not prepared, and user models.
+"""Check a study before its first job, and time a step of its trainings.
 
-The sizes of the data show whether batches and settings of measures fit the training set. A user's
-model file may end its process, change its folder, or run forever. So each model is built and
-trained for one step in another process with a time limit.
+The sizes of the user's data show whether batches and settings of measures fit the training set. A
+user's model file may end its process, change its folder, or run forever. So each model is built and
+trained in another process. A new check of a model goes into `training.trials.check_model`; keys are
+checked in `study`.
 """
 
-from __future__ import annotations
-
+import contextlib
+import functools
 import importlib.util
+import io
 import multiprocessing
 import os
 import sys
@@ -19,16 +21,16 @@ from typing import Any
 from batchscope.cli import steps
 from batchscope.core.errors import ConfigError, UserError
 from batchscope.host import supervisor, tensorflow_start
-from batchscope.store import jobs, records
-from batchscope.study import names, planner
-
-Inputs = dict[str, Any]  # map of a data set to its `ModelInput`; None before its download
+from batchscope.store import estimates, jobs, status
+from batchscope.study import planner, run_factors
+from batchscope.study.plan import Study
 
 _BUILD_SECONDS = 600.0  # longest time to build a model
 _END_SECONDS = 60.0  # longest time in which a process ends after that
+_MAX_TIMED_SIZE = 1024  # Above this batch size, the time of an epoch is nearly constant.
 
 
-def check(study: Any, results: Path) -> None:
+def check(study: Study, results: Path) -> None:
     """Read the user's data and build the user's models.
 
     Raises:
@@ -38,12 +40,13 @@ def check(study: Any, results: Path) -> None:
     models = sorted(table.user_models_of_missing_jobs())
     datasets = {*table.incomplete_user_data(), *(dataset for dataset, _ in models)}
     # TensorFlow reads some data. It must not start in this process, because forks follow.
-    inputs, sizes, problems = run_in_fork(_read_data, study, results, datasets)
+    facts, problems = run_in_fork(_read_data, study, results, datasets)
+    sizes = {dataset: size for dataset, (_, size) in facts.items()}
     try:
         planner.make(study.written, recorded=sizes.get, folder=study.folder)
     except ConfigError as error:
         problems += error.problems
-    models = [(dataset, model) for dataset, model in models if inputs.get(dataset)]
+    models = [(dataset, model) for dataset, model in models if dataset in facts]
     if models and importlib.util.find_spec("tensorflow") is None:
         text = "not checked before their first job: TensorFlow is in the jobs' environment only"
         print(f"models: {text}.", file=sys.stderr)
@@ -52,9 +55,9 @@ def check(study: Any, results: Path) -> None:
         tensorflow_start.import_keras()  # All forks share one import.
     notes: list[str] = []
     for dataset, model in models:
-        file = study.models[model]
+        file, (model_input, _) = study.models[model], facts[dataset]
         try:
-            notes += run_in_fork(_check_model, model, inputs[dataset], file, seconds=_BUILD_SECONDS)
+            notes += run_in_fork(_check_model, model, model_input, file, seconds=_BUILD_SECONDS)
         except UserError as error:
             problems.append(str(error))
         except EOFError:
@@ -70,43 +73,78 @@ def check(study: Any, results: Path) -> None:
         raise ConfigError(list(dict.fromkeys(problems)))
 
 
-def check_data(study: Any, results: Path) -> None:
+def check_data(study: Study, results: Path) -> None:
     """Read the user's data; raise a `ConfigError` with all problems."""
     datasets = jobs.JobTable(study, results).incomplete_user_data()
-    if problems := _read_data(study, results, datasets)[2]:
+    _, problems = _read_data(study, results, datasets)
+    if problems:
         raise ConfigError(problems)
 
 
 def _read_data(
-    study: Any, results: Path, dataset_names: Collection[str]
-) -> tuple[Inputs, dict[str, int | None], list[str]]:
-    """Return the inputs of models and the training set sizes by data set, and the problems."""
+    study: Study, results: Path, dataset_names: Collection[str]
+) -> tuple[dict[str, tuple[Any, int | None]], list[str]]:
+    """Return the model input and the training set size by data set, and the problems."""
     from batchscope import datasets
-    from batchscope.datasets import model_inputs
 
-    inputs: Inputs = {}
-    sizes: dict[str, int | None] = {}
-    problems: list[str] = []
+    facts, problems = {}, []
     for dataset, definition in study.datasets.items():
-        if dataset not in dataset_names:
-            continue
-        try:
-            sizes[dataset] = records.training_size(results, dataset)
-            if sizes[dataset] is None:
-                name = names.split_token(dataset)[0]
-                inputs[dataset], sizes[dataset] = model_inputs.input_and_size(name, definition)
-            else:
-                inputs[dataset] = datasets.complete_model_input(results, dataset, definition)
-        except UserError as error:
-            problems += str(error).splitlines()
-    return inputs, sizes, problems
+        if dataset in dataset_names:
+            try:
+                facts[dataset] = datasets.input_and_size(results, dataset, definition)
+            except UserError as error:
+                problems += str(error).splitlines()
+    return facts, problems
 
 
 def _check_model(token: str, model_input: Any, file: str) -> list[str]:
     steps.start_tensorflow({"threads": 1, "device": "cpu"})
-    from batchscope.training import model_checks
+    from batchscope.training import trials
 
-    return model_checks.check(token, model_input, file)
+    return trials.check_model(token, model_input, file)
+
+
+def note_missing_times(study: Study, results: Path) -> None:
+    """Time a step at the smallest and the largest batch size, and note the seconds of an epoch.
+
+    Trainings on GPUs or on several replicas stay unknown.
+    """
+    if importlib.util.find_spec("tensorflow") is None:  # Only the jobs' environment may have it.
+        return
+    kinds: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = {}
+    for row in status.rows(study, results):
+        if row.job.measure != "train" or not row.due or row.seconds is not None:
+            continue
+        factors = study.runs[row.job.subject]
+        if (factors["device"], factors["replicas"]) == ("cpu", 1):
+            size = min(factors["batch_size"], _MAX_TIMED_SIZE)
+            by_size = kinds.setdefault(estimates.epoch_kind(factors), {})
+            by_size[size] = {**factors, "batch_size": size}
+    timed = [by_size[size] for by_size in kinds.values() for size in {min(by_size), max(by_size)}]
+    # TensorFlow fixes the number of threads when it starts, so each number needs a process.
+    for threads in {factors["threads"] for factors in timed}:
+        group = [factors for factors in timed if factors["threads"] == threads]
+        with contextlib.suppress(EOFError, TimeoutError, UserError):
+            run_in_fork(_note_times, study, results, group)
+
+
+def _note_times(study: Study, results: Path, timed: list[dict[str, Any]]) -> None:
+    steps.start_tensorflow(timed[0])
+    from batchscope import datasets
+    from batchscope.training import trials
+
+    @functools.cache
+    def sized(dataset: str) -> tuple[Any, Any]:
+        return datasets.input_and_size(results, dataset, study.datasets[dataset])
+
+    for factors in timed:
+        # The time stays unknown if the number of examples is unknown, or if data or model are
+        # invalid. The check before the jobs reports this.
+        with contextlib.suppress(Exception), contextlib.redirect_stderr(io.StringIO()):
+            model_input, count = sized(factors["dataset"])
+            seconds = trials.step_seconds(factors, model_input, study.models[factors["model"]])
+            examples = count * run_factors.training_copies(factors)
+            estimates.note_epoch(results, factors, seconds * examples / factors["batch_size"])
 
 
 def run_in_fork(function: Callable[..., Any], *arguments: Any, seconds: float | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""Atomic writes and checked reads of JSON, CSV and npz files.
+"""Atomic writes and checked reads of JSON, CSV and npz files, and lock files.
 
 Readers raise a `UserError` for a file that is missing, corrupt or changed. It names a path to
 delete, so that the same command makes the file again: `path_to_delete`, by default the file itself.
@@ -6,12 +6,15 @@ delete, so that the same command makes the file again: `path_to_delete`, by defa
 
 import contextlib
 import csv
+import fcntl
 import hashlib
 import io
 import json
 import math
 import os
 import shutil
+import socket
+import sys
 import tempfile
 import time
 import uuid
@@ -23,7 +26,8 @@ import numpy as np
 
 from batchscope.core import errors
 
-_STALE_SECONDS = 24 * 3600.0  # older temporary files are those of killed processes
+_STALE_SECONDS = 24 * 3600.0  # a killed process left an older temporary file
+LOCK_SECONDS = 10.0  # a killed process may take a moment to end and release its lock
 # First key of a JSON record. It has the second value while the SHA-256 of the text is computed.
 _SHA256_KEY, _PLACEHOLDER = "content_sha256", "0" * 64
 _CHANGED = "another content than was written"
@@ -90,7 +94,6 @@ def atomic_folder(path: Path | str) -> Iterator[Path]:
 
 
 def is_abandoned(path: Path) -> bool:
-    """Return whether a path is a temporary file or folder of a process that was killed."""
     is_temporary = path.name.startswith(".") and path.suffix == ".tmp"
     return is_temporary and time.time() - path.stat().st_mtime > _STALE_SECONDS
 
@@ -240,3 +243,46 @@ def link(source: Path | str, target: Path | str) -> None:
 def copy(source: Path | str, target: Path | str) -> None:
     with atomic_path(target) as temporary:
         shutil.copyfile(source, temporary)
+
+
+@contextlib.contextmanager
+def lock(path: Path, task: str) -> Iterator[None]:
+    """Hold a lock file inside the block and remove it afterwards.
+
+    The system releases a lock when its process ends. If the file system has no locks, print that
+    and run the block without a lock.
+
+    Args:
+        task: Verb phrase for messages, such as `train this run`.
+
+    Raises:
+        UserError: If another process holds the file for too long.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    end = time.monotonic() + LOCK_SECONDS
+    with open(path, "a+b", buffering=0) as file:
+        while True:
+            try:
+                # Unlike `flock`, most shared file systems pass this lock between nodes.
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except (BlockingIOError, PermissionError):
+                if time.monotonic() > end:
+                    file.seek(0)
+                    raise errors.UserError(
+                        f"{path.parent}: received a second process that would {task}; one at a "
+                        f"time is expected. Wait until {file.read().decode().strip()} has ended, "
+                        "or end it, and run again."
+                    ) from None
+                time.sleep(0.1)
+            except OSError as error:
+                text = f"no lock ({error}); see that no other process can {task}."
+                print(f"{path}: {text}", file=sys.stderr)
+                break
+        with contextlib.suppress(OSError):  # a full disk; only messages need the text
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)

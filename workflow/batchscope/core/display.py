@@ -135,9 +135,9 @@ def percent(share: float, decimals: int = 1) -> str:
     return f"{fixed(100 * share, max(0, min(decimals, 2 - int(power or 0))))} %"
 
 
-def p_value(p: float, equals: str = "") -> str:
-    """Return a p-value as `< 0.001` or with three decimals, after the text `equals`: `= 0.012`."""
-    return "< 0.001" if p < 0.001 else f"{equals}{p:.3f}"
+def p_value(p: float) -> str:
+    """Return a p-value as `< 0.001` or with three decimals."""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def plural(noun: str) -> str:

@@ -1,12 +1,11 @@
 """Classes of errors for the user, and functions that return or raise such errors."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Self
 
 from batchscope.core import display
 
@@ -28,8 +27,8 @@ class ConfigError(UserError):
         self.problems = list(problems)
         super().__init__("\n".join(self.problems))
 
-    def __reduce__(self) -> tuple[type[ConfigError], tuple[list[str]]]:
-        return ConfigError, (self.problems,)
+    def __reduce__(self) -> tuple[type[Self], tuple[list[str]]]:
+        return type(self), (self.problems,)
 
 
 def raise_problems(problems: Iterable[str], where: str = "") -> None:

@@ -1,7 +1,7 @@
 """All uses of private interfaces of NumPy, Keras and TensorFlow, one function each.
 
-Each docstring says why no public interface suffices. Each function imports its library when it is
-called. tests/core/test_private_interfaces.py lists the attributes of Snakemake's `workflow` that
+Each docstring says why no public interface suffices. A function imports its library inside.
+tests/core/test_private_interfaces.py lists the attributes of Snakemake's `workflow` that
 the rules use.
 """
 

@@ -57,7 +57,6 @@ def show(value: Any) -> str:
 
 
 def nearest(text: Any, names: Iterable[str]) -> str | None:
-    """Return the name that is most similar to a misspelt one; None if none is similar."""
     plain = str(text).lower().replace("-", "_").replace(" ", "_")
     return next(iter(difflib.get_close_matches(plain, list(names), n=1)), None)
 

@@ -8,9 +8,7 @@ from typing import Any
 
 _MODULES = {
     "prepare": "preparation",
-    **dict.fromkeys(
-        ("Dataset", "Examples", "TaskInfo", "load", "complete_model_input"), "prepared"
-    ),
+    **dict.fromkeys(("Dataset", "Examples", "TaskInfo", "load", "input_and_size"), "prepared"),
 }
 __all__ = [*_MODULES]
 

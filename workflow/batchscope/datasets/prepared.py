@@ -1,27 +1,65 @@
-"""Load a prepared data set from its folder below `results/data`, and check its files.
+"""Load a prepared data set from its folder below `results/data`, check its files, and describe it.
+
+`ModelInput` is what a model must know of a data set: shape, outputs and task, from its record, or
+from its definition and the user's files if it is not prepared.
 
 A check compares the SHA-256 of the arrays with the record, then writes the sizes and times of the
 files to `verified.json` next to the record. The next check hashes only files that differ from it.
 So every change is noticed, and an unchanged file costs one `stat`.
 """
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from batchscope.core import disk, errors
 from batchscope.core.errors import UserError
-from batchscope.datasets.model_inputs import ImageScaling, ModelInput, input_and_size
+from batchscope.datasets.preparation import divide, system_error
+from batchscope.datasets.source import Request
 from batchscope.store import paths, records
-from batchscope.study import example_kinds, names, tasks
+from batchscope.study import dataset_definitions, names, tasks
 
 _VERIFIED = "verified.json"
 _RECORD_KEYS = ("scale", "classes", "input_shape", "counts", "sha256")  # keys of a record
+
+
+class ImageScaling(NamedTuple):
+    """Factor of the images before they enter a model."""
+
+    factor: float
+    explicit: bool  # whether the definition of the images states the factor
+    key: str  # key of the study, such as `datasets.mine.scale`; empty if the source has none
+
+    @classmethod
+    def from_definition(cls, name: str, definition: dict[str, Any], usual: float) -> Self:
+        scale = definition.get("scale")
+        has_scale = "scale" in dataset_definitions.SOURCES[definition["source"]].model_fields
+        return cls(scale or usual, scale is not None, f"datasets.{name}.scale" if has_scale else "")
+
+
+class ModelInput(NamedTuple):
+    """Shape, outputs and task of a data set, which decide the layers of a model."""
+
+    input_shape: tuple[int, ...]  # height, width, channels; features; or length of a sequence
+    classes: int  # or targets of a regression
+    kind: str = tasks.IMAGES  # one of `tasks.KINDS`
+    largest: int = 1  # largest token of sequences with one class each
+    task: str = tasks.CLASSIFICATION  # one of `tasks.TASKS`
+    scaling: ImageScaling | None = None  # None unless the examples are images
+
+    @classmethod
+    def from_record(
+        cls, name: str, record: dict[str, Any], definition: dict[str, Any] | None, scale: float
+    ) -> Self:
+        """Return the input that the record of a data set describes."""
+        kind, scaling = record.get("kind", tasks.IMAGES), None
+        if kind == tasks.IMAGES and definition:
+            scaling = ImageScaling.from_definition(name, definition, scale)
+        shape, task = tuple(record["input_shape"]), record.get("task", tasks.CLASSIFICATION)
+        return cls(shape, record["classes"], kind, record.get("largest_token", 1), task, scaling)
 
 
 @dataclass(frozen=True)
@@ -41,7 +79,7 @@ class Examples:
     scale: float  # factor of the images before they enter a network
     task_info: TaskInfo = TaskInfo()
 
-    def rows(self, chosen: np.ndarray) -> Examples:
+    def rows(self, chosen: np.ndarray) -> Self:
         return replace(self, images=self.images[chosen], labels=self.labels[chosen])
 
 
@@ -57,29 +95,21 @@ class Dataset:
         return float(self.record["scale"])
 
     @property
+    def model_input(self) -> ModelInput:
+        name = names.split_token(self.folder.name)[0]
+        return ModelInput.from_record(name, self.record, self.record.get("definition"), self.scale)
+
+    @property
     def classes(self) -> int:
-        return int(self.record["classes"])
+        return self.model_input.classes
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        return tuple(self.record["input_shape"])
+        return self.model_input.input_shape
 
     @property
     def task(self) -> str:
-        return self.record.get("task", tasks.CLASSIFICATION)
-
-    @property
-    def model_input(self) -> ModelInput:
-        """Shape, classes and task. `complete_model_input` adds the largest token of sequences."""
-        kind = self.record.get("kind", example_kinds.IMAGES)
-        model_input = ModelInput(self.input_shape, self.classes, kind, task=self.task)
-        definition = self.record.get("definition")
-        if kind != example_kinds.IMAGES or not definition:
-            return model_input
-        name = names.split_token(self.folder.name)[0]
-        return model_input._replace(
-            scaling=ImageScaling.from_definition(name, definition, self.scale)
-        )
+        return self.model_input.task
 
     def examples(self, split: str) -> Examples:
         deviations = tuple(self.record.get("target_deviations", ()))
@@ -96,7 +126,7 @@ class Dataset:
         Classes are int32 of shape (n,), or one per token. Several labels are int32 of shape
         (n, labels). The targets of a regression are float32 of shape (n, targets).
         """
-        shape = self.input_shape if self.model_input.kind == example_kinds.TOKENS else ()
+        shape = self.input_shape if self.model_input.kind == tasks.TOKENS else ()
         if self.task != tasks.CLASSIFICATION:
             shape = (self.classes,)
         return self._array(split, "labels", shape)
@@ -144,20 +174,43 @@ def _check_files(folder: Path, sha256: dict[str, str]) -> None:
         disk.write_json(folder / _VERIFIED, states)
 
 
-def complete_model_input(
+def input_and_size(
     results: Path | str, token: str, definition: dict[str, Any]
-) -> ModelInput | None:
-    """Return the shape, classes and task of a data set, with the largest token of sequences.
+) -> tuple[ModelInput, int | None]:
+    """Return the input of a model and the number of training examples of a data set.
 
-    If the data set is not prepared, they come from its definition and the user's files.
+    If it is not prepared, both come from its definition and the user's files.
 
     Raises:
         UserError: If the files of the prepared data set or of the user are invalid.
     """
     if records.data_record(results, token) is None:
-        return input_and_size(names.split_token(token)[0], definition)[0]
+        return input_and_size_from_definition(names.split_token(token)[0], definition)
     dataset = load(results, token)
-    if dataset.model_input.kind != example_kinds.SEQUENCES:
-        return dataset.model_input
-    largest = max(int(dataset.images(split).max()) for split in paths.SPLITS)
-    return dataset.model_input._replace(largest=largest)
+    return dataset.model_input, dataset.record["counts"]["train"]
+
+
+def input_and_size_from_definition(
+    name: str, definition: dict[str, Any]
+) -> tuple[ModelInput, int | None]:
+    """Return the input of a model and the number of training examples, without downloads.
+
+    Photographs are not decoded, so the number includes unreadable ones. It is None if a download
+    decides it.
+
+    Raises:
+        UserError: If the user's files cannot be prepared; it lists all problems.
+    """
+    source, request = dataset_definitions.read(definition), Request(f"datasets.{name}")
+    try:
+        if outline := source.outline(request):
+            shape, outputs, count = outline
+            record = {"kind": source.fixed_kind, "task": source.fixed_task}
+            record |= {"input_shape": shape, "classes": outputs}
+            scale = source.usual_scale
+        else:
+            raw, _, _, record = divide(source, request)
+            count, scale = record["counts"]["train"], source.default_scale(raw)
+    except OSError as error:
+        raise system_error(request.place, error) from None
+    return ModelInput.from_record(name, record, definition, scale), count

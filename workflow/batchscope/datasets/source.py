@@ -1,23 +1,30 @@
-"""Base class of the definitions and readers in `sources`, and the types of their common fields."""
+"""The base class of the sources, what `read` receives and returns, and the files that it reads.
 
-from __future__ import annotations
+A user's files are checked by SHA-256 if the definition states it, downloads always.
+"""
 
+import contextlib
+import math
 import os
-from collections.abc import Callable, Iterator
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import AfterValidator, Field
 
+from batchscope.core import disk
+from batchscope.core.errors import UserError, unexpected
 from batchscope.core.problems import Place, Problem, missing_key, received, why_unmet
-from batchscope.study import names, setting, tasks
-from batchscope.study.example_kinds import IMAGES
+from batchscope.study import model, names, tasks
 from batchscope.study.model import Integer, Model, Positive, Sha256
 
-if TYPE_CHECKING:
-    from batchscope.datasets.photographs import Listing
-    from batchscope.datasets.raw import Raw, Request
+_TIMEOUT = 60.0  # longest time of a download without data, in seconds
+
+Pair = tuple[np.ndarray, np.ndarray]  # examples and their labels
 
 
 def integer_if_whole(value: float) -> int | float:
@@ -53,6 +60,38 @@ Task = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class Request:
+    """The place of a definition, for errors, and the folders that its source may write in."""
+
+    place: str  # such as `datasets.digits`
+    scratch: Path = Path()  # folder for temporary files
+    downloads: Path = Path()
+
+
+@dataclass(frozen=True)
+class Raw:
+    """A data set from its source, before the split.
+
+    Examples are called `images` for all kinds. Images are uint8 or float32 of shape (n, height,
+    width, channels), tokens int32 of shape (n, length). Rows of numbers are float64 of shape
+    (n, features), or the data frame of a table, not yet standardised. Classes are int32 of shape
+    (n,), or (n, length) for tokens. The targets of a regression are float64 of shape (n, targets),
+    not yet standardised. Several labels are 0 or 1, int32 of shape (n, labels).
+    """
+
+    images: np.ndarray  # in memory or mapped from disk
+    labels: np.ndarray
+    class_names: list[str]  # printable except for tokens; names of the targets for a regression
+    files: list[Path]  # files that were read; the record has their SHA-256
+    origin: str = ""  # origin of the files in words, if the definition has no path
+    fixed_parts: dict[str, Pair] = field(default_factory=dict)  # parts that the files define
+    stratified: bool = True  # whether the split is drawn class by class
+    skipped: list[dict[str, str]] = field(default_factory=list)  # `file` and `reason`
+    kind: str = tasks.IMAGES  # one of `tasks.KINDS`
+    task: str = tasks.CLASSIFICATION  # one of `tasks.TASKS`
+
+
 class DataSource(Model):
     """Source and split of a data set.
 
@@ -68,7 +107,7 @@ class DataSource(Model):
     """
 
     built_in: ClassVar[str] = ""
-    fixed_kind: ClassVar[str | None] = IMAGES
+    fixed_kind: ClassVar[str | None] = tasks.IMAGES
     fixed_shape: ClassVar[tuple[int, ...] | None] = None
     fixed_task: ClassVar[str | None] = tasks.CLASSIFICATION
     members: ClassVar[tuple[int, ...]] = ()
@@ -84,16 +123,29 @@ class DataSource(Model):
         """
         raise NotImplementedError
 
-    def listing(self, request: Request) -> Listing | None:
-        """Return the image files without reading them; None if the source has no list of files."""
-        return None
+    def outline(self, request: Request) -> tuple[tuple[int, ...], int, int | None] | None:
+        """Return the facts that a model needs, without reading an example.
+
+        Returns:
+            Shape of an example, number of outputs, and training examples, which are None if a
+            download decides them. The result is None if the examples must be read.
+
+        Raises:
+            UserError: If the files of the source cannot be prepared.
+        """
+        shape = self.shape()
+        outputs = 1 if self.fixed_task == tasks.REGRESSION else len(self.members)
+        return (shape, outputs, self.training_size()) if shape and outputs else None
 
     def default_scale(self, raw: Raw) -> float:
-        are_bytes = raw.kind == IMAGES and raw.images.dtype == np.uint8
+        are_bytes = raw.kind == tasks.IMAGES and raw.images.dtype == np.uint8
         return self.usual_scale if are_bytes else 1.0
 
     def resolved(self) -> dict[str, Any]:
         return self.model_dump()
+
+    def shares(self) -> dict[str, Any]:
+        return dict(self.split or {})
 
     def token(self, name: str) -> str:
         """Return the id of the data set: its name and the digest of its definition.
@@ -104,7 +156,7 @@ class DataSource(Model):
         keys = {key: value for key, value in self.resolved().items() if value is not None}
         if "sha256" in keys:
             keys.pop("path", None)
-        return names.token(name, setting.digest(keys))
+        return names.token(name, model.digest(keys))
 
     def kind_of_examples(self) -> str | None:
         return self.fixed_kind
@@ -117,12 +169,6 @@ class DataSource(Model):
         if side := getattr(self, "image_size", None):
             return side, side, getattr(self, "channels", 3)
         return None if getattr(self, "path", None) else self.fixed_shape
-
-    def examples(self) -> tuple[tuple[int, ...], int] | None:
-        """Return the shape of an example and the number of outputs; None before files are read."""
-        shape = self.shape()
-        outputs = 1 if self.fixed_task == tasks.REGRESSION else len(self.members)
-        return (shape, outputs) if shape and outputs else None
 
     def class_members(self) -> tuple[int, ...]:
         """Return the used examples of each class before the split; empty if the files decide."""
@@ -156,7 +202,71 @@ class DataSource(Model):
             has_classes = self.task_of_labels() in (None, tasks.CLASSIFICATION)
             yield from self.split.problems((*place, "split"), members, has_classes)
 
+    def local_file(self, place: str) -> Path | None:
+        """Return the path of the definition's file or folder; None if it has no path.
+
+        Raises:
+            UserError: If its SHA-256 differs from the definition.
+        """
+        if self.path is None:
+            return None
+        path = expanded_path(self.path)
+        if self.sha256 and path.is_dir():
+            raise unexpected(f"{place}.path", f"the folder {path} with a sha256", "a file")
+        if self.sha256:
+            _check_sha256(f"{place}.path: {path}", path, self.sha256)
+        return path
+
+    def local_or_downloaded(self, request: Request, url: str, sha256: str) -> Path:
+        """Return the path of the definition, else of the public file after its download."""
+        import http.client
+        import urllib.request
+
+        if (path := self.local_file(request.place)) is not None:
+            return path
+        place, target = request.place, request.downloads / url.rpartition("/")[2]
+        if target.is_file():
+            _check_sha256(f"{place}: {target}", target, sha256, " Delete it to download it again.")
+            return target
+        hint = f"download it yourself and name the file as {place}.path."
+        try:
+            with disk.atomic_path(target) as temporary:
+                with (
+                    urllib.request.urlopen(url, timeout=_TIMEOUT) as response,
+                    open(temporary, "wb") as file,
+                ):
+                    shutil.copyfileobj(response, file, 1 << 20)
+                _check_sha256(f"{place}: {url}", temporary, sha256, f" Try again, or {hint}")
+        except (OSError, http.client.HTTPException) as error:
+            text = f"{place}: {url} cannot be downloaded ({error!r:.200}); {hint}"
+            raise UserError(text) from None
+        return target
+
 
 def expanded_path(path: str) -> Path:
     """Return a path with the user's home for `~`. Digests use the unexpanded path."""
     return Path(os.path.expanduser(path))  # `Path.expanduser` would raise for an unknown user.
+
+
+def _check_sha256(place: str, path: Path, sha256: str, hint: str = "") -> None:
+    if (digest := disk.file_sha256(path)) != sha256.lower():
+        raise UserError(f"{place}: received SHA-256 {digest}; {sha256} is expected.{hint}")
+
+
+@contextlib.contextmanager
+def reading_file(place: str, expected: str, *errors: type[Exception]) -> Iterator[None]:
+    """Turn errors of reading a user's file into a `UserError` with the expected contents."""
+    try:
+        yield
+    except errors as error:
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise UserError(f"{place}: cannot be read ({reason}); {expected} is expected.") from None
+
+
+def array_on_disk(folder: Path, images: Iterable[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
+    """Return images of bytes as one array in a temporary file, which is deleted with the array."""
+    with tempfile.TemporaryFile(dir=folder) as pool:
+        for image in images:
+            pool.write(image.tobytes())
+        pool.flush()
+        return np.memmap(pool, np.uint8, "r", shape=(pool.tell() // math.prod(shape), *shape))

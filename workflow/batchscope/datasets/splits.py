@@ -10,8 +10,6 @@ the end, so that it is not sorted by class.
 A new kind of split is a model that derives from `Shares`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any

@@ -4,8 +4,6 @@ The exit status, the output and the log decide the run's status in `_judge`. A n
 is a key of the record in `_write_results`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math
@@ -27,22 +25,17 @@ from batchscope.core import disk, display
 from batchscope.core.errors import UserError
 from batchscope.external import external_runs
 from batchscope.host import (
-    description,
     fork_server,
-    locks,
-    memory_errors,
     memory_limits,
     requirements,
     supervisor,
 )
 from batchscope.store import paths, progress, records
 from batchscope.study import commands, tasks
-from batchscope.study.external_columns import COST_COLUMNS
-from batchscope.study.log_keys import CommandLog
+from batchscope.study.log_format import COST_COLUMNS, CommandLog
 from batchscope.study.registry import VERSIONS
 from batchscope.timing import samples
-from batchscope.timing.processes import ProcessTree
-from batchscope.timing.samples import Sampler
+from batchscope.timing.samples import ProcessTree, Sampler
 
 SAMPLE_SECONDS = 0.5  # time between two samples of CPU, GPU and memory
 _SHOWN_LINES = 30  # largest number of lines that are shown of a failed command's output
@@ -77,7 +70,7 @@ def make_run(results: Path | str, name: str) -> str:
     """
     folder = paths.run_folder(results, name)
     run = _planned_run(folder)
-    with locks.lock(folder / "run.lock", "make this run"):
+    with disk.lock(folder / "run.lock", "make this run"):
         if killed := memory_limits.record_or_retry(folder, None):
             end = CommandEnd(None, [], usage={"memory_peak_mb": memory_limits.limit_mb()})
             status, message, rows = records.OUT_OF_MEMORY, killed, pandas.DataFrame()
@@ -186,7 +179,7 @@ def _wait_for_answer(connection: socket.socket, folder: Path, output: Path) -> d
     run_job = (folder.parents[1], "run_command", folder.name)
     with progress.listed_as_running(*run_job):
         while not select.select([connection], [], [], progress.REPORT_SECONDS)[0]:
-            printed = "".join(_last_lines(output)[-1:])[: memory_errors.MESSAGE_LENGTH]
+            printed = "".join(_last_lines(output)[-1:])[: memory_limits.MESSAGE_LENGTH]
             text = f"{display.duration(time.monotonic() - start)} so far"
             progress.note_progress(*run_job, f"{text}: {printed}" if printed else text)
     with contextlib.suppress(OSError, ValueError), connection.makefile() as lines:
@@ -220,7 +213,7 @@ def _judge(
     except UserError:
         if end.status == 0:
             raise
-    if end.status and (refusal := memory_errors.text_refusal("\n".join(reversed(end.lines)))):
+    if end.status and (refusal := memory_limits.text_refusal("\n".join(reversed(end.lines)))):
         return records.OUT_OF_MEMORY, refusal, rows
     if end.status in _KILLED_STATUSES and end.limit_mb is not None:
         return records.OUT_OF_MEMORY, memory_limits.record_or_retry(folder, end.limit_mb), rows
@@ -229,7 +222,7 @@ def _judge(
     if end.status:
         print(*end.lines, sep="\n")
         by_signal = f"by {signal.Signals(-end.status).name}" if end.status < 0 else ""
-        last_line = "".join(end.lines[-1:])[: memory_errors.MESSAGE_LENGTH]
+        last_line = "".join(end.lines[-1:])[: memory_limits.MESSAGE_LENGTH]
         raise UserError(
             f"{folder.name}: The command ended {by_signal or f'with exit status {end.status}'}. "
             f"Last line: {last_line or 'none'} ({folder / paths.COMMAND_OUTPUT})"
@@ -285,7 +278,7 @@ def _write_results(
         **(utilisation(end.series, rows) if end.series else {}),
         **command.needs,
         "versions": {},  # The versions of the command's libraries are unknown.
-        "machine": description.describe(),
+        "machine": records.machine_description(),
         "finished_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
     disk.write_json(paths.run_record(folder), record)

@@ -1,30 +1,30 @@
 """Read external runs: existing logs in, checked rows in the columns of our tables out.
 
-`read` is for the key `runs` of a study, `read_command_log` for one run of a user's command.
+`read` is for the key `runs` of a study, `read_command_log` for one run of a user's command. `read`
+finds the factors, numbers the runs in the column `order`, joins the rows of one evaluation, keeps
+the evaluations with results, and adds names and statuses. A new check of the runs goes into
+`_problems`; what is guessed or left out is a note of the table.
 """
 
-from __future__ import annotations
-
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas
 
 from batchscope.core import display, problems
 from batchscope.core.errors import UserError, raise_problems
-from batchscope.external import log_checks, log_files, log_numbers, log_reading, log_table
+from batchscope.external import log_numbers, log_table, text_logs
 from batchscope.external.log_numbers import STATED_STATUS
 from batchscope.external.log_table import LogTable
 from batchscope.store.records import CRASHED, FINISHED
-from batchscope.study import budget_kinds, external_columns
-from batchscope.study.external_columns import COST_COLUMNS
-from batchscope.study.log_keys import LogFormat, Logs
-from batchscope.study.log_names import PROGRESS, RATE
-from batchscope.study.outcomes import MIN_FIT_SIZES
+from batchscope.study import log_format
+from batchscope.study.log_format import COST_COLUMNS, PROGRESS, RATE, LogFormat, Logs
+from batchscope.study.outcomes import MIN_FIT_SIZES, equal_budget
 from batchscope.study.run_factors import FACTORS, FALLING
 from batchscope.study.tasks import Metrics
 
@@ -59,12 +59,8 @@ class LoggedRuns:
         names = [name for name in self.factors if self.rows[name].nunique() > 1]
         for name in [name for name in names if _is_numeric(self.rows[name])]:
             other_columns = ["batch_size", *(other for other in names if other != name)]
-            if (
-                not self.rows[[*other_columns, name]]
-                .drop_duplicates()
-                .duplicated(other_columns)
-                .any()
-            ):
+            combinations = self.rows[[*other_columns, name]].drop_duplicates()
+            if not combinations.duplicated(other_columns).any():
                 names.remove(name)
         return names
 
@@ -113,8 +109,8 @@ def read(keys: Logs, folder: Path | str = ".", metrics: Metrics = ()) -> LoggedR
     rows.insert(0, "machine", _MACHINE)
     rows.insert(0, "run", _run_names(table, rows[identity]))
     rows["status"] = _statuses(table, rows)
-    raise_problems(log_checks.find_problems(table, rows))
-    path = ", ".join(log_files.shown_path(os.path.join(folder, file)) for file in keys.files)
+    raise_problems(_problems(table, rows))
+    path = ", ".join(log_table.shown_path(os.path.join(folder, file)) for file in keys.files)
     rows = rows.drop(columns=["order", STATED_STATUS])
     runs = LoggedRuns(rows, tuple(factors), rows["run"].is_unique, path, table, metrics)
     _check_sizes(runs)
@@ -150,7 +146,7 @@ def read_command_log(
     rows = rows.groupby(counter, as_index=False).last().set_axis(places)
     rows = log_numbers.complete_progress(table, rows, keys)
     checked = rows.assign(run="").drop(columns="seconds", errors="ignore")
-    raise_problems(log_checks.decreasing_progress(table, checked))
+    raise_problems(_decreasing_progress(table, checked))
     return rows[[name for name in ("epoch", *COST_COLUMNS, *outcomes) if name in rows]], status
 
 
@@ -168,7 +164,8 @@ def _factors(table: LogTable, rows: pandas.DataFrame) -> dict[str, list[Any]]:
     Raises:
         UserError: If a column that the user names changes within a log of one run.
     """
-    run = rows[_RUN_KEYS].assign(counter=rows.get(next(iter({*PROGRESS} & {*rows}), STATED_STATUS)))
+    counter = next((name for name in PROGRESS if name in rows), STATED_STATUS)
+    run = rows[_RUN_KEYS].assign(counter=rows[counter])
     run["log"] = table.positions["log"].loc[rows.index] if table.has_one_run_per_log else 0
     texts, factors = table.texts.loc[rows.index].replace("", None), {}
     order = {name: (not named, _is_number_factor(name)) for name, named in table.factors.items()}
@@ -192,9 +189,9 @@ def _factors(table: LogTable, rows: pandas.DataFrame) -> dict[str, list[Any]]:
             continue
         run[name] = values if changes else values.groupby(keys).transform("first")
         run[name] = run[name].fillna("")
-        factors[name] = run[name].replace("", external_columns.EMPTY_CELL)
+        factors[name] = run[name].replace("", log_format.EMPTY_CELL)
     ordered = (name for name in table.factors if name in factors)
-    return dict(external_columns.series_column(name, factors[name]) for name in ordered)
+    return dict(log_format.series_column(name, factors[name]) for name in ordered)
 
 
 def _is_number_factor(name: str) -> bool:
@@ -245,7 +242,7 @@ def _evaluations(table: LogTable, rows: pandas.DataFrame) -> pandas.DataFrame:
     wrong = rows[~is_single & has_outcome]
     raise_problems(_rows_without_progress(table, wrong, used[0]) if used else ())
     logs = table.positions["log"].loc[rows.index]
-    is_table = logs.map(lambda log_index: table.logs[log_index].format == log_reading.CSV)
+    is_table = logs.map(lambda log_index: table.logs[log_index].format == text_logs.CSV)
     rows = rows[is_single | has_outcome | (is_table & has_progress)]
     if rows.empty:
         raise table.missing_outcome_error("columns")
@@ -257,7 +254,7 @@ def _evaluations(table: LogTable, rows: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _run_names(table: LogTable, identity: pandas.DataFrame) -> list[str]:
-    names = [name.removeprefix(external_columns.USER_PREFIX) for name in identity]
+    names = [name.removeprefix(log_format.USER_PREFIX) for name in identity]
     stem = Path(table.files[0]).stem if len(table.files) == 1 else "runs"
     first = f"{stem}-{table.sha256[:8]}"
     return [
@@ -297,7 +294,7 @@ def _check_sizes(runs: LoggedRuns) -> None:
         )
     if all(rows["batch_size"].nunique() < MIN_FIT_SIZES for rows in runs.series):
         names = display.listed(
-            name.removeprefix(external_columns.USER_PREFIX) for name in runs.series_factors
+            name.removeprefix(log_format.USER_PREFIX) for name in runs.series_factors
         )
         raise UserError(
             f"{runs.path}: received {len(runs.series)} series, distinguished by {names}, none with "
@@ -311,6 +308,74 @@ def _reasons_not_compared(runs: LoggedRuns) -> Iterator[str]:
         yield "no loss or metric: nothing is compared; name one by `columns` or `metrics`"
     for rows in runs.series if runs.has_single_rows else ():
         finished = rows[rows["status"] == FINISHED]
-        if finished["batch_size"].nunique() > 1 and budget_kinds.equal_budget(finished) is None:
+        if finished["batch_size"].nunique() > 1 and equal_budget(finished) is None:
             yield "single rows at unequal ends are not compared; give rows at an equal budget"
             return
+
+
+def _problems(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
+    """Yield the problems of runs.
+
+    Args:
+        rows: Rows in order of progress, with the column `run`.
+    """
+    yield from _decreasing_progress(table, rows)
+    names = (
+        *COST_COLUMNS,
+        *table.outcomes,
+        "run",
+        "seed",
+        "epoch",
+        "order",
+        "status",
+        STATED_STATUS,
+    )
+    keys = [name for name in rows if name not in names]
+    if pair := find_copied_run(rows, "run", keys, table.outcomes):
+        row, first = (rows.index[rows["run"] == name][0] for name in pair)
+        size, seed, other = rows.at[row, "batch_size"], rows.at[row, "seed"], rows.at[first, "seed"]
+        yield (
+            f"{table.place(row)}: received batch size {size}, seed {seed} with the very numbers of "
+            f"seed {other} ({table.place(first)}); another training for each seed is expected."
+        )
+
+
+def _decreasing_progress(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
+    """Yield the first row of every column in which the progress of a run decreases."""
+    for name in (name for name in (*COST_COLUMNS, "epoch") if name in rows):
+        amounts = rows[name].dropna()
+        before = amounts.groupby(rows["run"]).shift()
+        for row in amounts.index[amounts < before][:1]:
+            received, last = (display.shortest(values[row]) for values in (amounts, before))
+            yield (
+                f"{table.place(row)}, {table.name(name)}: received {received} after {last}, where "
+                "the run had made fewer updates; amounts since the start are expected."
+            )
+
+
+def find_copied_run(
+    rows: pandas.DataFrame, run: str | list[str], keys: Sequence[str], outcomes: Sequence[str]
+) -> Any:
+    """Return a run and an earlier run with equal evaluations, bit for bit; None if there is none.
+
+    Runs with a single row may be equal if they reach a target at the same evaluation. They are
+    copies only if all replicates are equal.
+
+    Args:
+        run: Columns that identify a run.
+        keys: Columns that are equal in replicates.
+    """
+    evaluated = [name for name in outcomes if name in rows]
+    names = [name for name in (*COST_COLUMNS, *evaluated) if name in rows]
+    evaluations = (
+        rows[np.isfinite(rows[evaluated].astype(float)).any(axis=1)] if evaluated else rows[:0]
+    )
+    single = not evaluations.duplicated(run).any()
+    bits = pandas.util.hash_pandas_object(evaluations[names], index=False)
+    runs = evaluations.assign(bits=bits).groupby(run, sort=False)
+    runs = runs.agg({**dict.fromkeys(keys, "first"), "bits": tuple})
+    runs = runs[single | (runs["bits"].map(len) > 1)]
+    again, groups = runs[runs.duplicated()], runs.drop_duplicates([*keys])
+    if again.empty or (single and len(again) + len(groups) < len(runs)):
+        return None
+    return again.index[0], runs.index[(runs == again.iloc[0]).all(axis=1)][0]

@@ -1,7 +1,5 @@
 """Read the numbers of logs: texts in, progress, outcomes and status per row out, in our units."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -11,10 +9,8 @@ from batchscope.core import display, problems
 from batchscope.core.errors import raise_problems
 from batchscope.external.log_table import LogTable
 from batchscope.store import records
-from batchscope.study import external_columns, tasks
-from batchscope.study.external_columns import LOSS_COLUMNS, METRICS
-from batchscope.study.log_keys import LogFormat
-from batchscope.study.log_names import MULTIPLIERS, PROGRESS
+from batchscope.study import log_format, tasks
+from batchscope.study.log_format import LOSS_COLUMNS, METRICS, MULTIPLIERS, PROGRESS, LogFormat
 
 STATED_STATUS = "stated"  # column of the status in a row; empty if the row has none
 _EMPTY_CELLS = ("", "na", "n/a", "#n/a", "<na>", "null", "none", "-")
@@ -40,22 +36,16 @@ def read(table: LogTable) -> pandas.DataFrame:
     statuses = texts["status"].str.lower() if "status" in texts else pandas.Series("", texts.index)
     statuses = statuses.map(lambda text: _STATUSES.get(text, text))
     rows, wrong = pandas.DataFrame(index=texts.index), []
-    for name in texts:
-        if name not in (*_REQUIRED, *_AMOUNTS, *table.outcomes):
-            continue
-        values, invalid = {}, []
-        for text in texts[name].unique():
-            values[text], word = math.nan, text.lower()
-            if word in _STATUSES and name not in _REQUIRED:
-                statuses = statuses.mask((texts[name] == text) & (statuses == ""), _STATUSES[word])
-            elif name in _REQUIRED or word not in _EMPTY_CELLS:
-                try:
-                    values[text] = _parse_number(name, text, table)
-                except (ValueError, OverflowError):
-                    invalid.append(text)
+    numeric = (*_REQUIRED, *_AMOUNTS, *table.outcomes)
+    for name in filter(numeric.__contains__, texts):
+        if name not in _REQUIRED:
+            words = texts[name].str.lower().map(_STATUSES)
+            statuses = statuses.mask((statuses == "") & words.notna(), words)
+        numbers = {text: _parse_cell(name, text, table) for text in texts[name].unique()}
+        invalid = [text for text, number in numbers.items() if number is None]
         if invalid:
             wrong.append(_invalid_cells(table, name, texts.index[texts[name].isin(invalid)]))
-        rows[name] = [values[text] for text in texts[name]]
+        rows[name] = [numbers[text] for text in texts[name]]
     raise_problems(wrong)
     rows = rows.dropna(axis=1, how="all").assign(**{STATED_STATUS: statuses})
     size_name = table.names.get("batch_size", "").lower()
@@ -66,24 +56,28 @@ def read(table: LogTable) -> pandas.DataFrame:
     return rows
 
 
-def _parse_number(name: str, text: str, table: LogTable) -> float:
-    """Return the number of a cell; raise a `ValueError` if it is no valid number.
+def _parse_cell(name: str, text: str, table: LogTable) -> float | None:
+    """Return the number of a cell, NaN for an empty cell or a status; None if it is invalid.
 
     A loss that is NaN becomes infinite. A user-defined metric that is not finite becomes its worst
     value.
     """
-    if name in _REQUIRED:
-        number = float(text)  # exact below 2^53
-        if not number.is_integer() or not (name == "batch_size") <= number < 2**53:
-            raise ValueError
-        return int(number)
+    if name not in _REQUIRED and text.lower() in (*_STATUSES, *_EMPTY_CELLS):
+        return math.nan
     plain = text.removesuffix("%")
-    value = float(plain) / 100 if plain != text else float(text)
+    try:
+        number = float(plain)  # exact below 2^53
+    except ValueError:
+        return None
+    if name in _REQUIRED:
+        is_valid = number.is_integer() and (name == "batch_size") <= number < 2**53
+        return int(number) if is_valid and plain == text else None
+    value = number if plain == text else number / 100
     user_metric = tasks.user_metric(name, table.metrics)
     metric = METRICS.get(name) or user_metric
     least, most = (metric.minimum, metric.maximum) if metric else (0.0, math.inf)
     if value < least or value > most or (name in _AMOUNTS and not math.isfinite(value)):
-        raise ValueError
+        return None
     if not math.isfinite(value) and (name in LOSS_COLUMNS or user_metric):
         return tasks.where_lower_is_better(math.inf, name, table.metrics)
     return value
@@ -158,6 +152,6 @@ def run_status(rows: pandas.DataFrame, metrics: tasks.Metrics) -> str:
     statuses = [text for text in rows[STATED_STATUS] if text and text != records.FINISHED]
     if statuses:
         return statuses[-1]
-    names = (*LOSS_COLUMNS, *external_columns.metric_columns(metrics))
+    names = (*LOSS_COLUMNS, *log_format.metric_columns(metrics))
     last_losses = rows.reindex(columns=names).dropna(how="all").tail(1).astype(float)
     return records.DIVERGED if np.isinf(last_losses).any(axis=None) else ""

@@ -1,11 +1,13 @@
 """Logs in, one table out: the texts of all logs, with our column names in place of theirs.
 
-The user's keys name columns; `study.log_names` has the names that are recognised without keys.
+The user's keys name columns; `study.log_format` has the names that are recognised without keys.
 """
 
-from __future__ import annotations
-
+import glob
 import hashlib
+import os
+import re
+import string
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,15 +16,15 @@ import pandas
 
 from batchscope.core import disk, display, problems
 from batchscope.core.errors import UserError, raise_problems
-from batchscope.external import log_files, log_reading
-from batchscope.external.log_files import Log
-from batchscope.study import external_columns, log_names, run_factors
-from batchscope.study.log_keys import LogFormat, Logs
-from batchscope.study.log_names import MULTIPLIERS, PROGRESS
+from batchscope.external import tensorboard, text_logs
+from batchscope.external.text_logs import Log
+from batchscope.study import log_format, run_factors
+from batchscope.study.log_format import MULTIPLIERS, PROGRESS, LogFormat
 from batchscope.study.tasks import Metrics
 
 _COLUMNS = (*PROGRESS, "seconds", "batch_size", "seed", "status", *MULTIPLIERS)
 _MAX_SHOWN = 12  # largest number of columns in a message
+_WILDCARDS = {"**/": "(?:.*/)?", "*": "[^/]*", "?": "[^/]"}  # map to regular expressions
 _PRECISIONS = run_factors.FACTORS["precision"].choices
 
 
@@ -52,17 +54,15 @@ class LogTable:
     notes: list[str] = field(default_factory=list)
 
     def place(self, row: int) -> str:
-        """Return the place of a row in its log, for messages."""
         log = self.logs[self.positions.at[row, "log"]]
         return f"{log.path}, {log.unit} {self.positions.at[row, 'line']}"
 
     def name(self, our_name: str) -> str:
-        """Return the log's name of a column, for messages."""
         return problems.clip(self.names.get(our_name, our_name))
 
     @property
     def outcomes(self) -> tuple[str, ...]:
-        return external_columns.outcomes_with(self.metrics)
+        return log_format.outcomes_with(self.metrics)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -98,14 +98,18 @@ def read(keys: LogFormat, paths: Mapping[str, Mapping[str, str]], metrics: Metri
     Raises:
         UserError: If a log cannot be read, or its columns are ambiguous.
     """
-    user_names, is_external = [metric.name for metric in metrics], isinstance(keys, Logs)
+    user_names = [metric.name for metric in metrics]
     user_columns = {name: our_name for our_name, name in keys.columns.items()}
-    user_columns |= {name: name for name in (keys.factors if is_external else ())}
+    user_columns |= {name: name for name in getattr(keys, "factors", ())}
     names_by_user, names, ignored = {*user_columns.values()}, {}, {}
     has_one_run_per_log = True
-    logs, tables, positions = [], [], []
+    logs, tables = [], []
     for path, factors in paths.items():
-        log = log_reading.read(path, keys, user_names)
+        place = Path(path)
+        if place.is_dir() or (place.is_file() and tensorboard.EVENTS in place.name):
+            log = tensorboard.read(path, keys.columns, user_names)
+        else:
+            log = text_logs.read(path, keys, user_names)
         values = {_factor_name(name): value for name, value in factors.items()}
         mapping = _our_names_in_log(log, user_columns, values, user_names)
         ignored |= dict.fromkeys(name for name in log.rows if name not in mapping)
@@ -113,7 +117,6 @@ def read(keys: LogFormat, paths: Mapping[str, Mapping[str, str]], metrics: Metri
         names_by_user |= {*values}
         has_one_run_per_log &= "batch_size" in values
         tables.append(log.rows[[*mapping]].rename(columns=mapping).assign(**values))
-        positions += [(len(logs), line) for line in log.rows.index]
         logs.append(log)
     present = dict.fromkeys(name for log in logs for name in log.rows)
     expected = f"one of {listed_columns(present)}"
@@ -122,33 +125,79 @@ def read(keys: LogFormat, paths: Mapping[str, Mapping[str, str]], metrics: Metri
         for name in user_columns
         if name not in present
     )
-    texts = pandas.concat(tables, ignore_index=True).fillna("")
-    read_names = (*_COLUMNS, *external_columns.outcomes_with(metrics))
+    texts = pandas.concat(tables, keys=range(len(logs)), names=["log", "line"]).fillna("")
+    positions, texts = texts.index.to_frame(index=False), texts.reset_index(drop=True)
+    read_names = (*_COLUMNS, *log_format.outcomes_with(metrics))
     factors = {name: name in names_by_user for name in texts if name not in read_names}
-    frame = pandas.DataFrame(positions, columns=["log", "line"])
-    table = LogTable(texts, frame, logs, names, factors, [*ignored], has_one_run_per_log, metrics)
+    table = LogTable(
+        texts, positions, logs, names, factors, [*ignored], has_one_run_per_log, metrics
+    )
     _check_table(table)
     return table
 
 
 def find_logs(patterns: Iterable[str], folder: Path) -> dict[str, dict[str, str]]:
-    """Return the paths that match patterns, each with its factors."""
+    """Return the paths that match patterns, each with its factors.
+
+    Raises:
+        UserError: If a pattern is invalid, or no path matches it.
+    """
     paths: dict[str, dict[str, str]] = {}
     for pattern in patterns:
-        try:
-            for path, factors in log_files.matching_paths(pattern, folder):
-                if not path.isprintable():
-                    raise UserError(
-                        f"received {problems.show(path)}; a printable path is expected."
-                    )
-                paths.setdefault(log_files.shown_path(path), factors)
-        except UserError as error:
-            raise UserError(f"files: {error}") from None
+        for path, factors in _matching_paths(pattern, folder):
+            if not path.isprintable():
+                text = f"received {problems.show(path)}; a printable path is expected."
+                raise UserError(f"files: {text}")
+            paths.setdefault(shown_path(path), factors)
     return paths
 
 
+def _matching_paths(pattern: str, folder: Path) -> list[tuple[str, dict[str, str]]]:
+    """Return the paths relative to a folder that match a pattern, with the factors of each.
+
+    Args:
+        pattern: A path with `{name}` for factors and with wildcards. `{{` is a brace.
+
+    Raises:
+        UserError: If the pattern is invalid, or no path matches.
+    """
+    try:
+        parts = list(string.Formatter().parse(os.path.expanduser(pattern)))
+    except ValueError:
+        parts = [("", "", "", None)]
+    glob_pattern, regex, names = "", "", set()
+    for literal, name, spec, conversion in parts:
+        glob_pattern += literal.replace("[", "[[]") + ("*" if name is not None else "")
+        pieces = re.split(r"(\*\*/|[*?])", literal)
+        regex += "".join(_WILDCARDS.get(piece) or re.escape(piece) for piece in pieces)
+        if name is None:
+            continue
+        if spec or conversion or not name.isidentifier():
+            expected = "names in braces are expected, as in logs/bs{batch_size}_seed{seed}.csv."
+            raise UserError(f"files: received {problems.show(pattern)}; {expected}")
+        regex += f"(?P={name})" if name in names else f"(?P<{name}>[^/]+?)"
+        names.add(name)
+    if not names and not glob.has_magic(glob_pattern):
+        return [(os.path.normpath(folder / os.path.expanduser(pattern.format())), {})]
+    matches = [
+        (os.path.normpath(folder / path), match.groupdict())
+        for path in sorted(glob.glob(glob_pattern, root_dir=folder, recursive=True))
+        if (match := re.fullmatch(regex, path))
+    ]
+    if not matches:
+        text = f"which no file in {folder} matches"
+        raise UserError(f"files: received {problems.show(pattern)}, {text}.")
+    return matches
+
+
+def shown_path(path: str) -> str:
+    """Return a path without `..`. A path below the working directory becomes relative to it."""
+    folder, absolute = os.getcwd(), os.path.abspath(path)
+    return os.path.relpath(absolute, folder) if Path(absolute).is_relative_to(folder) else absolute
+
+
 def _factor_name(name: str) -> str:
-    our_name = log_names.our_name(name)
+    our_name = log_format.our_name(name)
     return our_name if our_name in (*_COLUMNS, *run_factors.FACTORS) else name
 
 
@@ -167,7 +216,7 @@ def _our_names_in_log(
     cells = log.rows
     result = {name: our_name for name, our_name in user_columns.items() if name in cells}
     remaining = [name for name in cells if name not in result]
-    for our_name, candidates in log_names.candidates(
+    for our_name, candidates in log_format.candidates(
         remaining, metrics, {*result.values(), *present}
     ).items():
         if len(candidates) > 1:

@@ -1,7 +1,5 @@
 """Read an event file of TensorBoard, or the folder of a run: one row per step."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 from collections.abc import Collection, Iterator, Mapping
@@ -9,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from batchscope.core.errors import UserError, check_regular
-from batchscope.external import json_log
-from batchscope.external.log_files import Log
+from batchscope.external.text_logs import Log, make_table
 from batchscope.host import tensorflow_start
-from batchscope.study import log_names
+from batchscope.study import log_format
 
 EVENTS = "tfevents"  # in the name of every event file
 _EPOCH_PREFIX = "epoch_"  # prefix of Keras's tags with epochs as steps
@@ -34,7 +31,7 @@ def read(path: str, columns: Mapping[str, str], metrics: Collection[str]) -> Log
     root = Path(path)
     files = sorted(root.rglob(f"*{EVENTS}*")) if root.is_dir() else [root]
     parents = [file.parent for file in files]
-    runs = {parent.parent if log_names.is_split(parent.name) else parent for parent in parents}
+    runs = {parent.parent if log_format.is_split(parent.name) else parent for parent in parents}
     if len(runs) != 1:
         expected = "the folder of one run, as in `files: logs/bs{batch_size}`, is expected"
         raise UserError(f"{path}: received event files of {len(runs)} runs; {expected}.")
@@ -42,14 +39,14 @@ def read(path: str, columns: Mapping[str, str], metrics: Collection[str]) -> Log
     clock: dict[int, float] = {}
     for file in files:
         folder = file.parent.name
-        prefix = f"{folder}/" if log_names.is_split(folder) else ""
+        prefix = f"{folder}/" if log_format.is_split(folder) else ""
         for time, step, tag, value in _events(file):
             steps.setdefault(f"{prefix}{tag}", {})[step] = value
             clock[step] = time
     if not steps:
         raise UserError(f"{path}: received no number in its event files; some are expected.")
     outcomes = [
-        tag for tag in steps if tag in columns.values() or log_names.is_evaluated(tag, metrics)
+        tag for tag in steps if tag in columns.values() or log_format.is_evaluated(tag, metrics)
     ]
     tags = outcomes or list(steps)
     unit, rows = _unit(path, {tag: max(steps[tag]) for tag in tags}), {}
@@ -57,7 +54,7 @@ def read(path: str, columns: Mapping[str, str], metrics: Collection[str]) -> Log
         since = clock[step] - min(clock.values())
         values = {tag: steps[tag][step] for tag in tags if step in steps[tag]}
         rows[step] = {unit: str(step), "wall_time": f"{since:.3f}"} | values
-    table = json_log.make_table(path, rows).assign(**{tag: "" for tag in steps if tag not in tags})
+    table = make_table(path, rows).assign(**{tag: "" for tag in steps if tag not in tags})
     return Log(path, "TensorBoard event files", table, tuple(map(str, files)), "step")
 
 

@@ -18,12 +18,11 @@ import functools
 import importlib
 import json
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope.study import figure_checks, tasks
-from batchscope.study import tables as table_entries
+from batchscope.study import figure_checks, table_entries, tasks
 from batchscope.study.figures import FIGURES, LEADING_FIGURES, for_tasks
 from batchscope.study.outcomes import MIN_FIT_SIZES
 from batchscope.study.specifications import Figure, FigureRequirement
@@ -77,14 +76,14 @@ class FigureTables:
         """Read a table once; tables of timings are combined over repeated jobs."""
         import pandas
 
-        from batchscope.analysis import timing_repeats
+        from batchscope.analysis import timing_rows
         from batchscope.tables import csv_tables
 
         if name not in table_entries.TABLES:
             raise AttributeError(name)
         vars(self)[name] = pandas.DataFrame()
         if folder := self._folder:
-            vars(self)[name] = timing_repeats.table_over_jobs(
+            vars(self)[name] = timing_rows.table_over_jobs(
                 name, lambda table: csv_tables.read(Path(folder, f"{table}.csv"))
             )
         return vars(self)[name]
@@ -92,6 +91,27 @@ class FigureTables:
     @property
     def tasks(self) -> tuple[str, ...]:
         return tasks.from_columns(self.history)
+
+    def by_series(
+        self, *names: str
+    ) -> Iterator[tuple[dict[str, Any], dict[str, Any], FigureTables]]:
+        """Yield each series with advice: its factors, the distinguishing ones, and its tables.
+
+        Args:
+            names: Tables of the series, besides its advice.
+        """
+        from batchscope.analysis import advice_series, run_series
+        from batchscope.analysis.chosen_rates import RATE
+
+        advice = self.advice
+        factor_names = [name for name in run_series.factor_columns(advice) if name != RATE]
+        varying = run_series.varying_factors(advice, factor_names)
+        for factors in advice[factor_names].drop_duplicates().to_dict("records"):
+            frames = {"advice": run_series.rows_with_factors(advice, factors)}
+            for name in names:
+                frames[name] = advice_series.select_factors(getattr(self, name), factors)
+            series = FigureTables(metrics=self.metrics, **frames)
+            yield factors, {name: factors[name] for name in varying}, series
 
 
 def figure_names(experiment: PlannedExperiment) -> list[str]:
@@ -102,7 +122,7 @@ def figure_names(experiment: PlannedExperiment) -> list[str]:
     batch_sizes = experiment.batch_sizes
     is_met = {
         FigureRequirement.AT_EPOCHS: experiment.at_epochs,
-        FigureRequirement.PREFIXES: not experiment.depends_on_horizon,
+        FigureRequirement.PREFIXES: not experiment.horizon_schedule,
         FigureRequirement.EVALUATIONS: experiment.has_evaluations,
         FigureRequirement.SECONDS: experiment.timed,
         FigureRequirement.BATCH_SIZES: len(batch_sizes) >= MIN_FIT_SIZES,
@@ -168,7 +188,8 @@ def _write_figure(
     tables: Path | str, folder: Path, metrics: tasks.Metrics, name: str
 ) -> dict[str, Any] | None:
     """Write the files of a figure; return its entry of the list, or None without content."""
-    from batchscope.figures import canvas, deciding_outcome, figure_rows
+    from batchscope.figures import canvas, figure_rows
+    from batchscope.figures.kinds import primary
 
     read = _read_once(tables, metrics)
     figure = for_tasks(name, read.tasks)
@@ -176,7 +197,7 @@ def _write_figure(
     if frame.empty:
         return None
     if figure.table == "comparisons":
-        figure = deciding_outcome.with_title(figure, frame)
+        figure = primary.with_title(figure, frame)
     published_rows = read.published[read.published["figure"] == name]
     svg, png = canvas.svg_and_png(draw(frame, figure, published_rows), figure.title)
     frame.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")

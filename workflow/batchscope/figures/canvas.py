@@ -1,11 +1,8 @@
 """Drawing functions that several kinds of figures share.
 
-In this order: files, grids of panels, styles of batch sizes and series, means with intervals, marks
-of failed runs, notes and legends. `axis_scales` has the axes. A function that a single kind needs
-belongs to the module of this kind.
+In this order: files, grids of panels, axes, styles of batch sizes and series, means with intervals,
+marks of failed runs, notes and legends. A function that a single kind needs belongs to its module.
 """
-
-from __future__ import annotations
 
 import functools
 import io
@@ -19,16 +16,20 @@ import numpy as np
 import pandas
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from batchscope.analysis import intervals, run_series
 from batchscope.core import display, project_files
 from batchscope.host import requirements
 from batchscope.store import records
 from batchscope.study.outcomes import MIN_SEEDS_FOR_INTERVAL
+from batchscope.study.specifications import Scale
+from batchscope.study.table_entries import value_range
 
 style = functools.partial(matplotlib.rc_context, fname=project_files.STYLE)
 PANEL_WIDTH, PANEL_HEIGHT = 3.3, 2.75  # inches
@@ -42,6 +43,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 LINE_STYLES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.4)), (0, (6, 2, 1, 2)))
 # A pale edge keeps overlapping markers apart.
 MARKER_EDGE = {"markeredgecolor": PAPER, "markeredgewidth": 0.6}
+LOG_SPAN = 12.0  # An axis is logarithmic if largest / smallest value is at least this ratio.
 MAX_SERIES = 6  # More panels in a row or a column are too small to read.
 # Marks of failed runs, short enough for neighbouring batch sizes.
 _STATUS_MARKS = {
@@ -117,6 +119,133 @@ def set_title(axes: Axes, text: str, lift: float = 0.0) -> None:
     axes.set_title("\n".join(textwrap.wrap(text, letters)), pad=padding)
 
 
+def set_batch_size_axis(axes: Axes, batch_sizes: list[int], room: float = 0.075) -> None:
+    """Set up a horizontal axis in log2(batch size); a label needs `room`, a share of the axis."""
+    labelled = labelled_values(batch_sizes, room)
+    axes.set_xticks(np.log2(labelled), [str(size) for size in labelled])
+    if batch_sizes:
+        width = np.log2(max(batch_sizes) / min(batch_sizes))
+        margin = max(0.45 * min_doublings(batch_sizes), 0.04 * width)
+        axes.set_xlim(np.log2(min(batch_sizes)) - margin, np.log2(max(batch_sizes)) + margin)
+    axes.set_xlabel("batch size")
+
+
+def labelled_values(values: list[Any], room: float = 0.075) -> list[Any]:
+    """Return the values that have room for a label on a log2 axis; powers of two have priority."""
+    if len(values) < 2:
+        return values
+    width = np.log2(max(values)) - np.log2(min(values))
+    powers = [value for value in values if np.log2(value) in range(64)]
+    candidates = powers if len(powers) >= 4 and len(values) > 9 else values
+    labelled: list[Any] = []
+    for value in sorted(candidates, key=lambda value: (value not in powers, -value)):
+        if all(abs(np.log2(value / neighbour)) >= room * width for neighbour in labelled):
+            labelled.append(value)
+    return sorted(labelled)
+
+
+def min_doublings(batch_sizes: list[int]) -> float:
+    doublings = np.log2(sorted(set(batch_sizes)))
+    return float(np.diff(doublings).min()) if len(doublings) > 1 else 1.0
+
+
+def set_value_scale(grid: Iterable[Axes], values: Iterable[Any]) -> None:
+    """Make the vertical axes of panels logarithmic if the values of one panel span much.
+
+    Panels with other than positive values stay linear. Call it before intervals are drawn, because
+    `mean_intervals` depends on the scale.
+    """
+    finite = [_finite_values(panel_values) for panel_values in values]
+    lowest = [panel.min(initial=np.inf) for panel in finite]
+    pairs = zip(finite, lowest, strict=True)
+    if any(low > 0 and panel.max(initial=0) >= LOG_SPAN * low for panel, low in pairs):
+        for axes, low in zip(grid, lowest, strict=True):
+            if low > 0:
+                axes.set_yscale("log")
+
+
+def set_linear_ticks(axis: Axis, max_count: int = 5) -> None:
+    axis.set_major_locator(MaxNLocator(nbins=max_count, min_n_ticks=3, steps=(1, 2, 2.5, 5, 10)))
+
+
+def set_log_labels(axis: Axis, span: float, crowded: float = 500) -> None:
+    """Label 1, 2 and 5 of each decade as plain numbers, but only decades from a span of `crowded`.
+
+    The span is the ratio of the ends of the axis.
+    """
+    subs = (1.0, 2.0, 5.0) if span < crowded else (1.0,)
+    if span < 10:
+        subs = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
+    axis.set_major_locator(LogLocator(subs=subs))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(lambda value, _: display.tick(value))
+
+
+def percent_tick(value: float, _: Any = None) -> str:
+    return display.tick(round(100 * value, 6))
+
+
+def set_value_axis(axes: Axes, values: Any, ends: Any = (), scale: str = Scale.AUTO) -> None:
+    """Set ticks and ends of the vertical axis, and its scale if `set_value_scale` has not.
+
+    A logarithmic axis shows the ends of intervals down to a third of the smallest value. If values
+    with a zero span much, the axis is linear up to the smallest positive one.
+    """
+    values = _finite_values(values)
+    positive = values[values > 0]
+    set_linear_ticks(axes.yaxis)
+    if scale == Scale.AUTO:
+        set_value_scale([axes], [values])
+    if axes.get_yscale() == "log" and len(positive):
+        reach = _finite_values([*positive, *ends])
+        top, bottom = reach.max(), max(reach.min(), positive.min() / 3)
+        set_log_labels(axes.yaxis, top / bottom)
+        margin = max(top / bottom, 2.0) ** 0.06
+        axes.set_ylim(bottom / margin, top * margin)
+    elif scale == Scale.AUTO and len(positive) and positive.max() >= LOG_SPAN * positive.min():
+        if values.min() == 0:
+            axes.set_yscale("symlog", linthresh=positive.min())
+            axes.yaxis.set_major_formatter(lambda value, _: display.tick(value))
+    elif scale == Scale.PERCENT:
+        axes.yaxis.set_major_formatter(percent_tick)
+
+
+def set_axis_from_zero(axes: Axes, values: np.ndarray, is_linear: bool = False) -> None:
+    """Scale the vertical axis: linear from zero, or logarithmic if values span much."""
+    if is_linear:
+        set_linear_ticks(axes.yaxis)
+    else:
+        set_value_axis(axes, values)
+    if axes.get_yscale() == "linear" and np.isfinite(values).any():
+        axes.set_ylim(0, 1.08 * np.nanmax(values) or 1.0)
+
+
+def limit_to_values(axes: Axes, values: Any, share: float) -> None:
+    """Limit a linear vertical axis to the values, so that no wide interval squeezes them."""
+    values = _finite_values(values)
+    if len(values) and axes.get_yscale() == "linear":
+        margin = share * float(np.ptp(values)) or 0.05 * abs(float(values[0])) or 1.0
+        axes.set_ylim(values.min() - margin, values.max() + margin)
+
+
+def limit_to_possible_values(axes: Axes, column: str) -> None:
+    """Limit a linear vertical axis to the possible values of a column, with room for markers."""
+    if axes.get_yscale() != "linear":
+        return
+    smallest, largest = value_range(column)
+    bottom, top = axes.get_ylim()
+    margin = 0.015 * (min(top, largest) - max(bottom, smallest))
+    data = [panel.dataLim for panel in axes.get_shared_y_axes().get_siblings(axes)]
+    room_below = margin if min(limits.y0 for limits in data) < smallest + margin else 0.0
+    room_above = margin if max(limits.y1 for limits in data) > largest - margin else 0.0
+    axes.set_ylim(max(bottom, smallest - room_below), min(top, largest + room_above))
+
+
+def _finite_values(values: Any) -> np.ndarray:
+    values = np.asarray(values, float)
+    return values[np.isfinite(values)]
+
+
 def size_styles(sizes: Iterable[int]) -> dict[int, dict[str, Any]]:
     """Return batch size -> colour: four from the smallest to the largest, the others grey."""
     sizes = sorted({int(size) for size in sizes})
@@ -153,6 +282,11 @@ def series_styles(count: int) -> list[dict[str, Any]]:
     return styles
 
 
+def points(marker: str, size: float, colour: str = INK, **props: Any) -> dict[str, Any]:
+    """Return the props of points without a line."""
+    return {"marker": marker, "markersize": size, "color": colour, "linestyle": "none", **props}
+
+
 def line_props(props: dict[str, Any], count: int) -> dict[str, Any]:
     """Return the props of a line through `count` points, without a line for fewer than three."""
     return {**props, "linestyle": "none"} if count < 3 else props
@@ -183,22 +317,6 @@ def draw_curve(axes: Axes, table: pandas.DataFrame, props: dict[str, Any], x: An
         axes.fill_between(x, low, high, color=props["color"], alpha=0.15, linewidth=0)
 
 
-def runnable_series(frame: pandas.DataFrame) -> list[run_series.Series]:
-    """Return the series that this machine can run in part or as a whole, or else all series."""
-    groups = run_series.split_series(frame)
-    left_out = requirements.LABELS
-    runnable = [group for group in groups if not group.frame["status"].isin(left_out).all()]
-    return runnable or groups
-
-
-def first_items(
-    items: Sequence[Any], max_count: int = MAX_SERIES, noun: str = "series"
-) -> tuple[Sequence[Any], str]:
-    """Return the first items, and a note for the figure if there are more."""
-    note = f"The first {max_count} of {len(items)} {noun}; the CSV file holds all."
-    return items[:max_count], note if max_count < len(items) else ""
-
-
 def mark_failures(axes: Axes, frame: pandas.DataFrame, text: str) -> None:
     """Set the heading of a panel, and below it the number of failed runs of each batch size.
 
@@ -227,6 +345,14 @@ def annotate(
 def increase_height(figure: Figure, inches: float) -> None:
     width, height = figure.get_size_inches()
     figure.set_size_inches(width, height + inches)
+
+
+def first_items(
+    items: Sequence[Any], max_count: int = MAX_SERIES, noun: str = "series"
+) -> tuple[Sequence[Any], str]:
+    """Return the first items, and a note for the figure if there are more."""
+    note = f"The first {max_count} of {len(items)} {noun}; the CSV file holds all."
+    return items[:max_count], note if max_count < len(items) else ""
 
 
 def write_notes(figure: Figure, frame: pandas.DataFrame, *lines: str) -> None:

@@ -4,8 +4,6 @@
 several kinds of figures need it, and otherwise into the kind's module in `kinds`.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Iterator
@@ -19,9 +17,9 @@ from batchscope.core import display
 from batchscope.figures import FigureTables
 from batchscope.host import requirements
 from batchscope.store.records import FINISHED
-from batchscope.study import columns, specifications
+from batchscope.study import specifications
 from batchscope.study.specifications import Panel
-from batchscope.study.tables import value_range
+from batchscope.study.table_entries import RUNS, value_range
 
 RUN_KEYS = ("machine", "run")
 
@@ -42,6 +40,7 @@ def select(
     # The updates so far are the column `step` in history.csv, `updates` in trajectories.csv.
     frame = frame.rename(columns={"step": "updates"}) if spec.x_columns else frame
     names = [spec.lines, spec.facet, *spec.x_columns, *spec.columns]
+    # A panel of a long table may show a column of runs.csv, which is merged below.
     for table in (runs, frame):
         names += [name for panel in panels_of_columns(table, spec) for name in panel.columns]
     run_columns = [name for name in dict.fromkeys(names) if name not in frame and name in runs]
@@ -90,7 +89,7 @@ def panels_of_columns(frame: pandas.DataFrame, spec: specifications.Figure) -> I
     """
     for panel in spec.panels:
         pattern = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[a-z0-9.-]+)", re.escape(panel.column))
-        entry = columns.COLUMNS.get(panel.column)
+        entry = RUNS.get(panel.column)
         words = entry.words if entry else {}
         for match in filter(None, (re.fullmatch(pattern, name) for name in frame)):
             texts = {key: words.get(text, text) for key, text in match.groupdict().items()}
@@ -105,19 +104,16 @@ def finished(frame: pandas.DataFrame) -> pandas.DataFrame:
     return run_series.finished_runs(frame) if "status" in frame else frame
 
 
+def runnable_series(frame: pandas.DataFrame) -> list[run_series.Series]:
+    """Return the series that this machine can run in part or as a whole, or else all series."""
+    groups, left_out = run_series.split_series(frame), requirements.LABELS
+    runnable = [group for group in groups if not group.frame["status"].isin(left_out).all()]
+    return runnable or groups
+
+
 def distinct_runs(frame: pandas.DataFrame) -> pandas.DataFrame:
     keys = [*run_series.varying_factors(frame), "batch_size", "seed"]
     return frame.drop_duplicates([name for name in keys if name in frame])
-
-
-def labelled_parts(frame: pandas.DataFrame, column: str) -> list[tuple[str, pandas.DataFrame]]:
-    """Return label and rows of each pair of a series and a value of the column."""
-    name = f"{column.replace('_', ' ')} {{}}" if frame[column].nunique() > 1 else ""
-    return [
-        (", ".join(filter(None, [group.label, name.format(value)])), rows)
-        for group in run_series.split_series(frame)
-        for value, rows in group.frame.groupby(column)
-    ]
 
 
 def usable_timings(rows: pandas.DataFrame) -> pandas.DataFrame:

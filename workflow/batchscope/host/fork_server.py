@@ -40,6 +40,7 @@ from typing import NamedTuple
 from batchscope.host import interruption, memory_limits
 
 SNAKEMAKE_PID = "BATCHSCOPE_SNAKEMAKE_PID"  # environment variable of Snakemake's jobs
+# Steps without TensorFlow. Other steps are known by their options --run and --timing.
 TABLE_STEPS = frozenset({"tabulate", "claims", "figures", "interim", "report"})
 _TRAINING_SOCKET, _TABLES_SOCKET = "training", "tables"
 # The server answers with a step's process id, then with its exit status (-n after signal n).

@@ -39,15 +39,14 @@ def install_handler(handler: Callable[[int, object], None] = stop) -> None:
 
 
 def install_snakemake_handler() -> None:
-    """Install the handler of Ctrl-C that ends Snakemake and prints how to continue."""
     install_handler(_stop_snakemake)
 
 
 def is_interrupted() -> bool:
     """Return whether Ctrl-C has reached this Snakemake.
 
-    A thread that learns that a job ended by Ctrl-C first leaves the main thread time to run the
-    handler of SIGINT.
+    Another thread may be the first to learn that Ctrl-C ended a job. It waits here until the main
+    thread has run the handler of SIGINT.
     """
     if not _interrupted and threading.current_thread() is not threading.main_thread():
         time.sleep(_HANDLER_SECONDS)

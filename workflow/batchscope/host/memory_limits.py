@@ -1,4 +1,4 @@
-"""Memory limits of this process, and detection of trainings that the kernel killed for memory.
+"""Memory limits of this process, kills by the kernel, and refusals of memory by an allocator.
 
 The kernel counts its kills for memory per control group, or else for the whole machine. If this
 count rose while a process ended by SIGKILL, the process counts as killed for memory, although
@@ -13,10 +13,21 @@ Sources: the kernel's documentation, admin-guide/cgroup-v2.rst and cgroup-v1/mem
 
 import contextlib
 import os
+import re
 from pathlib import Path
 from typing import NamedTuple
 
 from batchscope.core.errors import UserError
+
+MESSAGE_LENGTH = 300  # largest number of characters of a message in a record
+_ALLOCATOR_REFUSAL = re.compile(
+    r"std::bad_alloc|MemoryError|ResourceExhausted|RESOURCE_EXHAUSTED|OOM when allocating"
+    r"|CUDA_ERROR_OUT_OF_MEMORY|CUDNN_STATUS_ALLOC_FAILED|CUBLAS_STATUS_ALLOC_FAILED"
+    r"|([Cc]an't|[Cc]annot) allocate memory|([Uu]nable|[Ff]ailed) to allocate"
+    r"|out of memory|Memory allocation failed"
+    r"|Operation received an exception:Status: 1, "  # oneDNN's dnnl_out_of_memory
+)
+_LOG_PREFIX = re.compile(r"^[IWEF]\d{4} [\d:.]+ +\d+ \S+\] |\{\{.*?\}\} ?")
 
 KILL_NOTE = "memory_kill.json"
 SCHEDULED_VARIABLE = "BATCHSCOPE_SCHEDULED"  # set in the jobs that a scheduler starts
@@ -72,7 +83,6 @@ def control_groups() -> list[ControlGroup]:
 
 
 def kill_count() -> int | None:
-    """Return the kernel's count of kills for memory; None if the kernel has no count."""
     counts = [group.read(_KILL_COUNT_FILES) for group in control_groups()]
     counts.append(_read_number(VMSTAT_FILE, "oom_kill"))
     return next((count for count in counts if count is not None), None)
@@ -129,4 +139,26 @@ def _read_number(path: Path, name: str) -> int | None:
     with contextlib.suppress(OSError, ValueError, KeyError):
         text = path.read_text(encoding="utf-8")
         return int(dict(map(str.split, text.splitlines()))[name] if name else text)
+    return None
+
+
+def error_refusal(error: BaseException | None) -> str | None:
+    """Return the line of an error with an allocator's refusal; None without a refusal.
+
+    While TensorFlow describes a refusal, a second refusal may raise an error of another kind. The
+    first refusal is then the context of that error.
+    """
+    if error is None:
+        return None
+    # Some errors have no message, so the name of the type is part of the text.
+    line = text_refusal(f"{error}\n{type(error).__name__}: {error}")
+    return error_refusal(error.__context__) or line
+
+
+def text_refusal(text: str) -> str | None:
+    """Return the first line of a text with an allocator's refusal; None without a refusal."""
+    for line in text.splitlines():
+        # TensorFlow logs "not a failure" if another allocation then succeeded.
+        if _ALLOCATOR_REFUSAL.search(line) and "not a failure" not in line:
+            return _LOG_PREFIX.sub("", line).strip()[:MESSAGE_LENGTH]
     return None

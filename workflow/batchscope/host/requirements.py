@@ -85,5 +85,4 @@ def check_threads(threads: int) -> None:
 
 
 def has_gpu() -> bool:
-    """Return whether this machine has an NVIDIA GPU, without importing a framework."""
     return Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None

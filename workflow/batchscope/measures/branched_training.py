@@ -8,28 +8,25 @@ after each of `part_count` parts of the window, smoothed exponentially: l <- (l 
 Source: W. Merrill et al. 2025, "Critical Batch Size Revisited", arXiv 2505.23971.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import tensorflow as tf
 
 from batchscope.core import disk
 from batchscope.measures import finite, noise_scale
-from batchscope.measures.finished_run import FinishedRun
+from batchscope.measures.measure_job import FinishedRun
 from batchscope.study import names
 from batchscope.study.batch_phases import rate_factor
 from batchscope.study.registry import VERSIONS
 from batchscope.training import models, optimizers
 from batchscope.training.fit import Training
 from batchscope.training.losses import Objective
-from batchscope.training.step_loop import StepLoop, Totals, epoch_order
-from batchscope.training.update_methods import assign_values
+from batchscope.training.step_loop import StepLoop, Totals, assign_values, epoch_order
 
 
 class Window(NamedTuple):
@@ -45,7 +42,7 @@ class Window(NamedTuple):
         return self.part_size * self.part_count
 
     @classmethod
-    def from_settings(cls, settings: dict[str, Any], batch_size: int, examples: int) -> Window:
+    def from_settings(cls, settings: dict[str, Any], batch_size: int, examples: int) -> Self:
         """Return the window of a measure's settings, rounded up to whole batches."""
         multiples = tuple(sorted({1, *settings["factors"]}))
         largest = multiples[-1] * batch_size
@@ -62,14 +59,8 @@ class Branches:
         self._optimizer = optimizers.make_optimizer(training.factors)
         self._size = tf.Variable(window.batch_size, False, dtype=tf.int32)
         settings = replace(training.update_settings, size=self._size, drop_remainder=True, offset=0)
-        arguments = training.model, self._optimizer, training.training_set, settings
-        self._loop = StepLoop(*arguments)
-        # The model's variables include the random generators of its dropout layers.
-        augment = settings.augment
-        self._shared_variables = [
-            *training.model.variables,
-            *(augment.variables if augment else []),
-        ]
+        self._loop = StepLoop(training.model, self._optimizer, training.training_set, settings)
+        self._shared_variables = training.variables_without_optimizer
 
     def losses(self, order: np.ndarray, rate: float) -> list[float]:
         """Return the smoothed loss of each branch from the present weights; NaN if it diverged.
@@ -166,7 +157,7 @@ class BranchedTraining(Training):
         noise, _ = noise_scale.estimate_noise_scale(self._noise_loss)
         return {
             "share": self._shares[self.updates],
-            "examples_used": self.progress.epoch * self.examples + self.examples_of_epoch,
+            "examples_used": self.examples_used,
             "losses": [loss if math.isfinite(loss) else None for loss in losses],
             "learning_rates": [rate * rate_factor(optimizer, k) for k in self.window.multiples],
             "noise": finite(noise.columns),

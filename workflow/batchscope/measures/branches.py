@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from batchscope.measures import Measured
-from batchscope.study.measure_settings import Examples
-from batchscope.study.model import Integer, Model, Number, Unique
+from batchscope.study.model import Integer, Model, Number, Setting, Unique, Word
 from batchscope.study.run_factors import training_copies
-from batchscope.study.setting import Setting, Word
 from batchscope.study.specifications import (
     Column,
+    Examples,
     Figure,
     IntegerColumn,
     Measure,
@@ -33,7 +32,7 @@ from batchscope.study.specifications import (
 )
 
 if TYPE_CHECKING:
-    from batchscope.measures.finished_run import FinishedRun
+    from batchscope.measures.measure_job import FinishedRun
 
 
 class BranchesSettings(Model):
@@ -189,11 +188,11 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
         UserError: If the history differs from the one on disk.
     """
     from batchscope.measures.branched_training import BranchedTraining
-    from batchscope.training import snapshots
+    from batchscope.training import runs
 
     training = BranchedTraining(run, settings, run.training_loss(settings, chunk=1))
     training.fit(training.epochs)
-    snapshots.check_same_history(run, training.epochs, training.progress.history)
+    runs.check_same_history(run, training.epochs, training.progress.history)
     points = [training.points[str(updates)] for updates in sorted(training.visited_updates)]
     window = training.window
     details = {"points": points, "factors": list(window.multiples), "batch_size": window.batch_size}

@@ -33,7 +33,7 @@ from batchscope.study.specifications import (
 )
 
 if TYPE_CHECKING:
-    from batchscope.measures.finished_run import FinishedRun
+    from batchscope.measures.measure_job import FinishedRun
 
 _BIN_COLUMNS = {
     "low": Column("Lower edge of a bin of update norms."),
@@ -99,7 +99,7 @@ ENTRY = Measure(
             "Weights",
             "Left: norms of all updates, at the best learning rate of each batch size. Right: the "
             "median norm.",
-            kind="distribution",
+            kind="norms",
             table="updates",
             panels=(Panel("update_norm_median", "Median", "median ‖update‖"),),
             columns=("low", "high", "count", "share"),

@@ -13,17 +13,18 @@ import numpy as np
 
 from batchscope.measures import Measured, finite
 from batchscope.study import tasks
-from batchscope.study.measure_settings import Epoch, WeightsSettings
 from batchscope.study.specifications import (
     Column,
+    Epoch,
     Figure,
     Measure,
     Panel,
     PositiveColumn,
+    WeightsSettings,
 )
 
 if TYPE_CHECKING:
-    from batchscope.measures.finished_run import FinishedRun
+    from batchscope.measures.measure_job import FinishedRun
 
 
 class EvaluateSettings(WeightsSettings):
@@ -40,7 +41,8 @@ def _split_columns(split: str, first_metric_direction: str = "") -> dict[str, Co
     """Return the columns of a split.
 
     Args:
-        first_metric_direction: Direction of each task's first metric that every study tests.
+        first_metric_direction: Direction in which the first metric of each task should change with
+            the batch size; every study tests it.
     """
     loss = f"{_TITLES[split]} loss"
     columns = {

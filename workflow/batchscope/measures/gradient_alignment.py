@@ -29,8 +29,7 @@ from pydantic import Field
 
 from batchscope.measures import Measured
 from batchscope.measures.sharpness import TILE_WEIGHTS
-from batchscope.study.model import Integer, Model
-from batchscope.study.setting import Setting
+from batchscope.study.model import Integer, Model, Setting
 from batchscope.study.specifications import (
     Column,
     Figure,
@@ -43,7 +42,7 @@ from batchscope.study.specifications import (
 )
 
 if TYPE_CHECKING:
-    from batchscope.measures.finished_run import FinishedRun
+    from batchscope.measures.measure_job import FinishedRun
 
 
 class GradientAlignmentSettings(Model):
@@ -93,7 +92,7 @@ ENTRY = Measure(
             "Norm of the mean gradient of b examples over the mean norm of single gradients. The "
             "thin line is the same with random signs. Above it gradients agree, on it they share "
             "no direction, below it they cancel.",
-            kind="curves",
+            kind="norms",
             table="alignment",
             panels=(Panel("ratio", "", "‖mean of b‖ / mean ‖single‖", Scale.LOG),),
             columns=("place", "epoch", "examples", "norm", "independent"),

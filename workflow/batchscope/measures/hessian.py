@@ -23,13 +23,18 @@ from pydantic import Field
 
 from batchscope.core.errors import UserError
 from batchscope.measures import Measured
-from batchscope.study.measure_settings import Examples, WeightsSettings
-from batchscope.study.model import Integer
-from batchscope.study.setting import Setting
-from batchscope.study.specifications import Column, Figure, Measure, Panel
+from batchscope.study.model import Integer, Setting
+from batchscope.study.specifications import (
+    Column,
+    Examples,
+    Figure,
+    Measure,
+    Panel,
+    WeightsSettings,
+)
 
 if TYPE_CHECKING:
-    from batchscope.measures.finished_run import FinishedRun
+    from batchscope.measures.measure_job import FinishedRun
 
 
 class HessianSettings(WeightsSettings):

@@ -30,21 +30,21 @@ from pydantic import Field, model_validator
 from batchscope.core import disk
 from batchscope.core.errors import UserError
 from batchscope.measures import Measured
-from batchscope.study.measure_settings import Examples, WeightsSettings
-from batchscope.study.model import Integer
-from batchscope.study.setting import Setting
+from batchscope.study.model import Integer, Setting
 from batchscope.study.specifications import (
     Column,
+    Examples,
     Figure,
     IntegerColumn,
     Measure,
     Panel,
     Table,
     TextColumn,
+    WeightsSettings,
 )
 
 if TYPE_CHECKING:
-    from batchscope.measures.finished_run import FinishedRun
+    from batchscope.measures.measure_job import FinishedRun
     from batchscope.store.weights import Arrays
     from batchscope.training.losses import Objective
 
@@ -112,7 +112,7 @@ ENTRY = Measure(
             "Training loss over a plane through the trained weights (cross), along two random "
             "directions with the norms of the model's filters (Li et al. 2018, arXiv "
             "1712.09913). Closer lines are steeper slopes.",
-            kind="surface",
+            kind="landscape",
             table="landscapes",
             panels=(Panel("loss", "Loss surface", "training loss{nats}"),),
         ),
@@ -123,7 +123,7 @@ ENTRY = Measure(
             "Rise of the training loss from the trained weights along random directions (Li et "
             "al. 2018, arXiv 1712.09913). Thin lines are means over the directions of a run, "
             "thick ones means over seeds with 95 % intervals.",
-            kind="curves",
+            kind="landscape",
             table="landscapes",
             panels=(Panel("rise", "Rise of the loss", "f(a) − f(0){nats}"),),
             x_columns=("a",),
@@ -214,7 +214,6 @@ def measure(
     arrays, rises = {"axis": positions}, []
 
     def loss_along(*indices: int) -> Loss:
-        """Return the loss on the plane of two directions, by their indices."""
         directions = (direction(weights, (DIRECTION_SEED, index)) for index in indices)
         return loss_on_planes(*directions)
 
@@ -230,40 +229,36 @@ def measure(
     return Measured({"landscape_rise": mean}, arrays=arrays)
 
 
-class ObjectivePlanes:
-    """Losses of an objective on planes through its current weights: a `LossOnPlanes`.
+def planes_through_weights(objective: Objective) -> LossOnPlanes:
+    """Return the losses of an objective on planes through its current weights.
 
     The weights are moved inside the graph, in float32; at (0, 0) they are unchanged.
     """
+    import tensorflow as tf
 
-    def __init__(self, objective: Objective) -> None:
-        import tensorflow as tf
+    # Directions are 0 for all other variables.
+    moved = [variable for variable in objective.variables if len(variable.shape) > 1]
+    origins = [tf.constant(variable.numpy()) for variable in moved]
+    directions = [[tf.Variable(tf.zeros_like(origin)) for origin in origins] for _ in range(2)]
 
-        # Directions are 0 for all other variables.
-        moved = [variable for variable in objective.variables if len(variable.shape) > 1]
-        origins = [tf.constant(variable.numpy()) for variable in moved]
-        directions = [[tf.Variable(tf.zeros_like(origin)) for origin in origins] for _ in range(2)]
-        self._objective, self._directions = objective, directions
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([], tf.float32)] * 2)
+    def chunk_losses(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+        for variable, origin, first, second in zip(moved, origins, *directions, strict=True):
+            variable.assign(origin + a * first + b * second)
+        return objective.chunk_losses()
 
-        @tf.function(autograph=False, input_signature=[tf.TensorSpec([], tf.float32)] * 2)
-        def chunk_losses(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-            for variable, origin, first, second in zip(moved, origins, *directions, strict=True):
-                variable.assign(origin + a * first + b * second)
-            return objective.chunk_losses()
+    def loss(a: float, b: float) -> float:
+        return sum(chunk_losses(np.float32(a), np.float32(b)).numpy().tolist()) / objective.examples
 
-        self._chunk_losses = chunk_losses
-
-    def __call__(self, first: Arrays, second: Arrays) -> Loss:
-        for variables, arrays in zip(self._directions, (first, second), strict=True):
+    def loss_on_plane(first: Arrays, second: Arrays) -> Loss:
+        for variables, arrays in zip(directions, (first, second), strict=True):
             # Arrays and variables have the same order.
             values = [array for array in arrays.values() if array.ndim > 1]
             for variable, value in zip(variables, values, strict=True):
                 variable.assign(value)
-        return self._loss
+        return loss
 
-    def _loss(self, a: float, b: float) -> float:
-        chunk_losses = self._chunk_losses(np.float32(a), np.float32(b))
-        return sum(chunk_losses.numpy().tolist()) / self._objective.examples
+    return loss_on_plane
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
@@ -275,4 +270,4 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     key = f"{ENTRY.version} {disk.file_sha256(weights_file)}"
     weights, _ = models.weights(objective.model)
     rows = SavedRows(run.scratch / "losses.npz", key)
-    return measure(ObjectivePlanes(objective), weights, settings, rows)
+    return measure(planes_through_weights(objective), weights, settings, rows)

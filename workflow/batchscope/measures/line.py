@@ -3,32 +3,42 @@
 
 The loss is f((1 - alpha) * x_small + alpha * x_large), as in figure 3 of Keskar et al. 2017 (arXiv
 1609.04836) and figure 18 of Chang and Pathak. Alpha 0 is the run with the small batch, alpha 1 the
-run with the large batch. The moving statistics of batch normalisation are estimated at every point
-(`batch_norm_statistics`), because interpolated statistics do not belong to the weights.
+run with the large batch. The moving statistics of batch normalisation are estimated at every point,
+because interpolated statistics do not belong to the weights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from pydantic import Field
 
-from batchscope.core import display
+from batchscope.core import display, private_interfaces
 from batchscope.core.errors import UserError
 from batchscope.measures import Measured
 from batchscope.study import tasks
-from batchscope.study.measure_settings import Between, Examples, WeightsSettings
-from batchscope.study.model import Integer
-from batchscope.study.setting import Setting
-from batchscope.study.specifications import Column, Figure, Measure, Panel, Table, TextColumn
+from batchscope.study.model import Integer, Setting
+from batchscope.study.specifications import (
+    Between,
+    Column,
+    Examples,
+    Figure,
+    Measure,
+    Panel,
+    Table,
+    TextColumn,
+    WeightsSettings,
+)
 
 if TYPE_CHECKING:
-    from batchscope.measures.finished_run import FinishedRun
-    from batchscope.store.weights import Arrays
+    import keras
 
+    from batchscope import datasets
+    from batchscope.measures.measure_job import FinishedRun
+    from batchscope.store.weights import Arrays
 
 FIRST_POSITION, LAST_POSITION = -1.0, 2.0  # the small run is at 0, the large run at 1
 
@@ -84,7 +94,7 @@ ENTRY = Measure(
             "Loss and {first} along the straight line between two trained models that "
             "started from the same weights (Keskar et al. 2017, section 2.2.1). Thin lines are "
             "seeds, thick ones their means.",
-            kind="curves",
+            kind="landscape",
             table="lines",
             panels=(
                 Panel("loss", "Loss", "loss{nats}"),
@@ -124,10 +134,63 @@ def interpolate(small: Arrays, large: Arrays, alpha: float) -> Arrays:
     return {key: array.astype(small[key].dtype) for key, array in exact.items()}
 
 
+def statistics_estimator(
+    model: keras.Model, examples: datasets.Examples, chunk: int
+) -> Callable[[], None]:
+    """Return a function that sets moving statistics to estimates for the current weights.
+
+    The images pass in training mode without dropout. A layer's input then comes from layers that
+    normalise by the statistics of the chunk, as in training. Moving mean and variance become the
+    means, over all images, of the chunks' means and variances. Frozen layers keep their statistics.
+    The model cannot be trained afterwards: its dropout stays switched off and its momenta are lost.
+
+    Source: P. Izmailov et al., "Averaging Weights Leads to Wider Optima and Better Generalization",
+    arXiv 1803.05407, section 3.2.
+
+    Args:
+        examples: Training examples.
+        chunk: Examples per forward pass.
+    """
+    import keras
+    import tensorflow as tf
+
+    from batchscope.training import inputs, losses
+
+    images, statistics = examples.images, []
+    losses.switch_off_dropout(model)
+    for layer in private_interfaces.all_layers(model):
+        if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable:
+            # After a chunk, the moving statistics are the statistics of the chunk.
+            layer.momentum = 0.0
+            statistics += [layer.moving_mean, layer.moving_variance]
+    signature = [tf.TensorSpec([None, *images.shape[1:]], images.dtype)]
+
+    @tf.function(autograph=False, input_signature=signature)
+    def forward(rows: tf.Tensor) -> None:
+        model(inputs.scaled_images(rows, examples.scale), training=True)
+
+    def estimate() -> None:
+        if not statistics:
+            return
+        # Earlier weights may have overflowed to NaN, and 0 * NaN is NaN.
+        for statistic in statistics:
+            statistic.assign(np.zeros(statistic.shape))
+        means = [0.0] * len(statistics)
+        for start in range(0, len(images), chunk):
+            rows = images[start : start + chunk]
+            forward(tf.constant(rows))
+            share = len(rows) / len(images)
+            for index, statistic in enumerate(statistics):
+                means[index] += share * statistic.numpy().astype(np.float64)
+        for statistic, mean in zip(statistics, means, strict=True):
+            statistic.assign(mean)
+
+    return estimate
+
+
 def measure_run(run: FinishedRun, other: FinishedRun, settings: dict[str, Any]) -> Measured:
     """Evaluate the line from `run`, at position 0, to `other`, at position 1."""
-    from batchscope.measures import batch_norm_statistics
-    from batchscope.measures.finished_run import subset
+    from batchscope.measures.measure_job import even_chunk, subset
     from batchscope.training import losses, models
 
     initial_weights = {end.record["sha256"]["initial.npz"] for end in (run, other)}
@@ -146,12 +209,15 @@ def measure_run(run: FinishedRun, other: FinishedRun, settings: dict[str, Any]) 
             examples[split] = rows.rows(subset(available, settings["examples"]))
     objective = losses.Objective(model, examples["train"])
     objectives = {split: objective.with_examples(rows) for split, rows in examples.items()}
-    estimate_statistics = batch_norm_statistics.make_estimator(model, examples["train"])
+    train = examples["train"]
+    max_chunk = losses.chunk_size(run.data.input_shape, train.images.dtype)
+    chunk = even_chunk(len(train.images), max_chunk)
+    estimate_statistics = statistics_estimator(model, train, chunk)
     metrics = ("loss", tasks.TASKS[run.data.task][0])
     details: dict[str, Any] = {"alphas": alphas}
     for alpha in alphas:
         # Frozen layers are equal in both runs. Other state is interpolated like the weights.
-        trainable, state = (interpolate(small[i], large[i], alpha) for i in (0, 1))
+        trainable, state = (interpolate(*pair, alpha) for pair in zip(small, large, strict=True))
         models.set_weights(model, trainable, state)
         estimate_statistics()
         for split, loss in objectives.items():

@@ -32,12 +32,11 @@ from pydantic import model_validator
 
 from batchscope.core import private_interfaces
 from batchscope.measures import Measured, finite
-from batchscope.study.measure_settings import Epoch, Examples
 from batchscope.study.model import Model
-from batchscope.study.specifications import Column, Figure, Measure, Panel, Scale
+from batchscope.study.specifications import Column, Epoch, Examples, Figure, Measure, Panel, Scale
 
 if TYPE_CHECKING:
-    from batchscope.measures.finished_run import FinishedRun
+    from batchscope.measures.measure_job import FinishedRun
     from batchscope.training.losses import Objective
 
 
@@ -56,13 +55,32 @@ class NoiseScaleSettings(Model):
         return self
 
 
-_COLUMN_UNITS = {
-    "gradient_noise_scale": "examples",
-    "gradient_noise_scale_error": "examples",
-    "gradient_norm_squared": "nats^2",
-    "gradient_variance": "nats^2",
-    "normalisation_noise_scale": "examples",
-    "normalisation_noise_ratio": "",
+_END_COLUMNS = {
+    "gradient_noise_scale": Column(
+        "gradient_variance / gradient_norm_squared at the last weights: the batch size with "
+        "equal noise and signal in a gradient; empty if gradient_norm_squared is not positive.",
+        "examples",
+    ),
+    "gradient_noise_scale_error": Column(
+        "Standard error of gradient_noise_scale: jackknife over examples.", "examples"
+    ),
+    "gradient_norm_squared": Column(
+        "Squared norm of the expected gradient at the last weights, unbiased; noise can make "
+        "it negative.",
+        "nats^2",
+    ),
+    "gradient_variance": Column(
+        "Trace of the covariance of the gradients at the last weights, unbiased.", "nats^2"
+    ),
+    "normalisation_noise_scale": Column(
+        "Noise scale of the normalisation layers at the last weights (Gray et al. 2024, arXiv "
+        "2411.00999); empty without such layers, or if not resolved.",
+        "examples",
+    ),
+    "normalisation_noise_ratio": Column(
+        "normalisation_noise_scale over gradient_noise_scale.",
+        label="Noise scale of normalisation layers over noise scale of all weights",
+    ),
 }
 
 ENTRY = Measure(
@@ -70,34 +88,10 @@ ENTRY = Measure(
     settings=NoiseScaleSettings,
     columns={
         **{
-            f"{name}_start": Column(f"{name} at the initial weights.", unit, at_epochs=False)
-            for name, unit in _COLUMN_UNITS.items()
+            f"{name}_start": Column(f"{name} at the initial weights.", column.unit, at_epochs=False)
+            for name, column in _END_COLUMNS.items()
         },
-        "gradient_noise_scale": Column(
-            "gradient_variance / gradient_norm_squared at the last weights: the batch size with "
-            "equal noise and signal in a gradient; empty if gradient_norm_squared is not positive.",
-            "examples",
-        ),
-        "gradient_noise_scale_error": Column(
-            "Standard error of gradient_noise_scale: jackknife over examples.", "examples"
-        ),
-        "gradient_norm_squared": Column(
-            "Squared norm of the expected gradient at the last weights, unbiased; noise can make "
-            "it negative.",
-            "nats^2",
-        ),
-        "gradient_variance": Column(
-            "Trace of the covariance of the gradients at the last weights, unbiased.", "nats^2"
-        ),
-        "normalisation_noise_scale": Column(
-            "Noise scale of the normalisation layers at the last weights (Gray et al. 2024, arXiv "
-            "2411.00999); empty without such layers, or if not resolved.",
-            "examples",
-        ),
-        "normalisation_noise_ratio": Column(
-            "normalisation_noise_scale over gradient_noise_scale.",
-            label="Noise scale of normalisation layers over noise scale of all weights",
-        ),
+        **_END_COLUMNS,
     },
     at_epochs=True,
     figures=(

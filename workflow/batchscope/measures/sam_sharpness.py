@@ -20,13 +20,18 @@ import numpy as np
 
 from batchscope.measures import Measured, finite
 from batchscope.measures.sharpness import LossAndGradient
-from batchscope.study.measure_settings import Examples, WeightsSettings
-from batchscope.study.model import Positive, Unique
-from batchscope.study.setting import Setting, number_text
-from batchscope.study.specifications import Column, Figure, Measure, Panel
+from batchscope.study.model import Positive, Setting, Unique, number_text
+from batchscope.study.specifications import (
+    Column,
+    Examples,
+    Figure,
+    Measure,
+    Panel,
+    WeightsSettings,
+)
 
 if TYPE_CHECKING:
-    from batchscope.measures.finished_run import FinishedRun
+    from batchscope.measures.measure_job import FinishedRun
 
 
 class SamSharpnessSettings(WeightsSettings):

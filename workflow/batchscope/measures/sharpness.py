@@ -25,13 +25,18 @@ from pydantic import Field
 
 from batchscope.core.errors import UserError
 from batchscope.measures import Measured
-from batchscope.study.measure_settings import Examples, WeightsSettings
-from batchscope.study.model import Integer, Positive, Unique
-from batchscope.study.setting import Setting, number_text
-from batchscope.study.specifications import Figure, Measure, Panel, PositiveColumn
+from batchscope.study.model import Integer, Positive, Setting, Unique, number_text
+from batchscope.study.specifications import (
+    Examples,
+    Figure,
+    Measure,
+    Panel,
+    PositiveColumn,
+    WeightsSettings,
+)
 
 if TYPE_CHECKING:
-    from batchscope.measures.finished_run import FinishedRun
+    from batchscope.measures.measure_job import FinishedRun
 
 
 class SharpnessSettings(WeightsSettings):
@@ -281,6 +286,5 @@ def _search_from(
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measure the sharpness of a run; raise `UserError` if the subspace does not fit."""
     loss = run.training_loss(settings)
     return measure(loss.loss_and_gradient, loss.weights(), settings)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchscope.measures import Measured
-from batchscope.study.measure_settings import WeightsSettings
 from batchscope.study.specifications import (
     Column,
     Figure,
@@ -23,10 +22,11 @@ from batchscope.study.specifications import (
     Scale,
     Table,
     TextColumn,
+    WeightsSettings,
 )
 
 if TYPE_CHECKING:
-    from batchscope.measures.finished_run import FinishedRun
+    from batchscope.measures.measure_job import FinishedRun
     from batchscope.store.weights import Arrays
 
 _LAYER_COLUMNS = {

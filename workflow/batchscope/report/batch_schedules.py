@@ -1,6 +1,8 @@
-"""Rising batch sizes: rows of ramps.csv and local critical batch sizes -> values of the section."""
+"""Rising batch sizes: rows of ramps.csv and local critical batch sizes -> values of the section.
 
-from __future__ import annotations
+A ramp is a training whose batch size rises; ramps.csv compares it with constant sizes. A new value
+is a key of the rows here and a word in the macros `ramp` and `local_critical` of decision.txt.j2.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,11 +10,12 @@ from typing import Any
 import pandas
 
 from batchscope.analysis import intervals, run_series
-from batchscope.analysis.ramps import COSTS
+from batchscope.analysis.batch_schedules import COSTS
+from batchscope.analysis.chosen_rates import RATE
 from batchscope.core import display
 from batchscope.figures import FigureTables
 from batchscope.report.text import ESTIMATE, bracketed, difference_unit, label, margin
-from batchscope.study import factor_words
+from batchscope.study import factor_maps
 from batchscope.study.outcomes import MIN_SEEDS, Reason, Verdict
 from batchscope.study.run_factors import CONSTANT, Affects, factors_affecting, is_used
 
@@ -21,7 +24,6 @@ Row = dict[str, Any]
 
 
 def for_experiment(tables: FigureTables) -> dict[str, list[Row]]:
-    """Return the ramps of an experiment, and its local critical batch sizes."""
     return {
         "ramps": _ramps(tables.ramps),
         "local_critical": _local_critical(tables.local_critical_batch_size),
@@ -29,33 +31,33 @@ def for_experiment(tables: FigureTables) -> dict[str, list[Row]]:
 
 
 def _ramps(table: pandas.DataFrame) -> list[Row]:
-    """Return a row for each configuration with a rising batch size."""
-    ramps = []
-    names = [name for name in run_series.varying_factors(table) if name != "learning_rate"]
-    keys = ["batch_size", *names] if len(table) else []
-    for _, frame in table.groupby(keys, sort=False, dropna=False) if keys else ():
-        first, is_cost = frame.iloc[0], frame["outcome"].isin(COSTS.values())
-        outcomes = [_outcome(row) for row in frame[~is_cost].to_dict("records")]
-        costs = [_outcome(row) for row in frame[is_cost].to_dict("records")]
-        schedules = {"batch_schedule": (first["batch_schedule"],)}
-        factors = dict.fromkeys((*factors_affecting(Affects.HORIZON), "largest_batch_size", *names))
-        used_factors = {
+    """Return a row for each ramp: its outcomes, its costs, and whether it reduces a cost."""
+    ramps, names = [], run_series.varying_factors(table)
+    # The rate is chosen for each outcome, so it distinguishes no ramp.
+    keys = ["batch_size", *(name for name in names if name != RATE)]
+    # Factors that may describe the schedule: those that shape it, and those that distinguish ramps.
+    factors = dict.fromkeys((*factors_affecting(Affects.HORIZON), "largest_batch_size", *keys[1:]))
+    for _, frame in table.groupby(keys, sort=False, dropna=False) if len(table) else ():
+        first, rate = frame.iloc[0], frame[RATE].iloc[0]
+        rows = [_outcome(row) for row in frame.to_dict("records")]
+        costs = [row for row in rows if row["outcome"] in COSTS.values()]
+        outcomes = [row for row in rows if row["outcome"] not in COSTS.values()]
+        verdicts, cost_verdicts = ({row["verdict"] for row in part} for part in (outcomes, costs))
+        schedule = {
             name: first[name]
             for name in factors
-            if is_used(name, schedules) and pandas.notna(first.get(name))
+            if is_used(name, {"batch_schedule": (first["batch_schedule"],)})
+            and pandas.notna(first.get(name))
+            and first[name] != CONSTANT
         }
-        schedule = {name: value for name, value in used_factors.items() if value != CONSTANT}
-        rate = first["learning_rate"]
         ramps.append(
             {
-                "schedule": factor_words.describe(schedule),
+                "schedule": factor_maps.describe(schedule),
                 "batch_size": int(first["batch_size"]),
                 "rate": "" if pandas.isna(rate) else display.shortest(float(rate)),
                 "outcomes": outcomes,
                 "costs": costs,
-                "reduces_cost": _reduces_cost(
-                    {row["verdict"] for row in outcomes}, {row["verdict"] for row in costs}
-                ),
+                "reduces_cost": _reduces_cost(verdicts, cost_verdicts),
                 "saved": [row["outcome"] for row in costs if row["verdict"] == Verdict.SUPPORTED],
             }
         )

@@ -1,30 +1,64 @@
-"""The section of an experiment: its results -> question, answer, cards, comparisons and figures."""
+"""The section of an experiment: its results -> question, answer, cards, comparisons and figures.
 
-from __future__ import annotations
+A new part is a key of `build`, which `experiment.html.j2` shows.
+"""
 
-from itertools import chain
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas
 
-from batchscope.analysis import noise_scales, racing, run_series
+from batchscope.analysis import (
+    comparisons,
+    intervals,
+    noise_scales,
+    racing,
+    run_series,
+    step_cost,
+)
+from batchscope.analysis.chosen_rates import RATE
 from batchscope.core import display
-from batchscope.report import batch_schedules, equal_budgets, text, timing_section, trend_rows
-from batchscope.report.claim_rows import Links
+from batchscope.core.display import Unit
+from batchscope.host import requirements
+from batchscope.report import batch_schedules, text
 from batchscope.report.report_inputs import ExperimentResults
 from batchscope.store import records
-from batchscope.study import factor_words
-from batchscope.study.figures import LEADING_FIGURES
+from batchscope.study import factor_maps, tasks
+from batchscope.study.figures import FIGURES
+from batchscope.study.outcomes import (
+    CONVERGENCE,
+    COSTS,
+    END,
+    EPOCHS,
+    MIN_SEEDS_FOR_INTERVAL,
+    TARGET,
+    Reason,
+    Verdict,
+)
 from batchscope.study.plan import PlannedExperiment
+from batchscope.study.registry import ENTRIES, OUTCOME_MEASURES, TRAINING_TIMINGS
+from batchscope.study.table_entries import TIMING_TABLES, clipped_to_range
 
 Row = dict[str, Any]
+# Tab of comparisons -> kind of budget -> outcome of its rows, all outcomes if empty.
+_TABS: dict[str, dict[str, str]] = {
+    EPOCHS: {EPOCHS: ""},
+    **{cost: {TARGET: cost, cost: ""} for cost in COSTS},
+    CONVERGENCE: {CONVERGENCE: "", END: ""},
+}
+# Column of sweeps.csv with an interval -> multiple for its unit on the page: seconds in ms.
+_TIMING_ESTIMATES = {"knee_fitted": 1, "fixed_seconds": 1000, "seconds_per_image": 1000}
+_MEASURED_TIMINGS = ["blocks", "memory_mb_per_image", "max_batch_size"]
+INCREASES, DECREASES, UNCLEAR = "increases", "decreases", "unclear"
+FEW_SEEDS = "few_seeds"
+_MAX_ANSWERS = 6  # An answer has more rows only if the experiment names primary columns.
 
 
 def build(results: ExperimentResults, cards: list[Row]) -> Row:
     """Return the parts of an experiment's section; `cards` come from `recommendation.cards`."""
     experiment, tables = results.experiment, results.tables
-    trends = trend_rows.build(tables.trends)
-    answer = trend_rows.answering_rows(experiment, trends)
+    trends = trend_rows(tables.trends)
+    answer = answering_rows(experiment, trends)
     command = next((run.command.words for run in experiment.commands.values()), ())
     return {
         "id": f"experiment-{experiment.name}",
@@ -38,13 +72,25 @@ def build(results: ExperimentResults, cards: list[Row]) -> Row:
         "schedules": batch_schedules.for_experiment(tables),
         "answer": answer,
         "noise": [] if answer else final_noise_scales(tables.runs),
-        "changes": trend_rows.outcomes_by_change(answer),
+        "changes": outcomes_by_change(answer),
         "other_trends": [row for row in trends if row not in answer],
-        "equal": equal_budgets.build(tables.comparisons),
+        "equal": equal_budgets(tables.comparisons),
         "race": rates_that_left(tables.race),
-        "machine": timing_section.build(tables.sweeps),
+        "machine": timings(tables.sweeps),
         "figures": results.figures,
     }
+
+
+def _varied_factors(experiment: PlannedExperiment) -> str:
+    """Return the factors with several values: `batch size 16, 64 and 256; 2 seeds`."""
+    sizes = {"batch_size": experiment.batch_sizes}
+    texts = [
+        f"{name.replace('_', ' ')} {display.short_list(list(map(text.plain, values)), most=12)}"
+        for name, values in {**sizes, **experiment.vary}.items()
+        if len(values) > 1
+    ]
+    seeds = len(experiment.seeds)
+    return "; ".join([*texts, *([text.counted(seeds, "seed")] if seeds > 1 else [])])
 
 
 def final_noise_scales(runs: pandas.DataFrame) -> list[Row]:
@@ -73,7 +119,7 @@ def rates_that_left(race: pandas.DataFrame) -> Row | None:
         {
             **row,
             "budget_value": None,
-            "series": factor_words.describe({name: row[name] for name in varying}),
+            "series": factor_maps.describe({name: row[name] for name in varying}),
             "ratio": text.bracketed([row[name] for name in text.ESTIMATE]),
         }
         for row in left_rates.to_dict("records")
@@ -81,55 +127,182 @@ def rates_that_left(race: pandas.DataFrame) -> Row | None:
     return {"tried": len(race), "rows": rows}
 
 
-def number_figures(sections: list[Row]) -> Links:
-    """Sort the figures of all sections into parts, number them, and return links to them."""
-    links: dict[tuple[str, str], tuple[str, str]] = {}
-    for section in sections:
-        outcomes = [row["outcome"] for row in section["answer"]]
-        section |= _blocks_by_part(section["figures"], outcomes, bool(section["cards"]))
-        # The figures of the first recommendation are at the top of the page.
-        at_top = section is sections[0] and section["cards"]
-        order = ("lead", "shown") if at_top else ("shown", "lead")
-        blocks = chain.from_iterable(section[part] for part in (*order, "more"))
-        for figure in chain.from_iterable(blocks):
-            figure["number"] = len(links) + 1
-            figure["published"] = section["plan"].keys.published.get(figure["name"])
-            link = f"Figure {figure['number']}", f"#figure-{figure['number']}"
-            links[section["plan"].name, figure["name"]] = link
-    return links
+def equal_budgets(compared: pandas.DataFrame) -> list[Row]:
+    """Return each series with a tab per kind of budget; a row has a comparison per batch size.
 
-
-def _blocks_by_part(
-    figures: list[Row], outcomes: list[str], has_cards: bool
-) -> dict[str, list[list[Row]]]:
-    """Return figures as blocks by their part of the page, the variants of a figure in one block.
-
-    Parts are `lead` (the recommendation), `shown` (the outcomes of the answer in their order, or
-    else the first figure), and `more`.
+    The winner of a tab is the winner of its first row.
     """
-    blocks: dict[str, list[Row]] = {}
-    for figure in figures:
-        blocks.setdefault(figure["of"] or figure["name"], []).append({**figure})
-    parts: dict[str, list[list[Row]]] = {"lead": [], "shown": [], "more": []}
-    for name, block in blocks.items():
-        answers = not {*outcomes}.isdisjoint(block[0]["columns"])
-        parts["lead" if name in LEADING_FIGURES else "shown" if answers else "more"].append(block)
-    parts["lead"].sort(key=lambda block: LEADING_FIGURES.index(block[0]["name"]))
-    parts["shown"].sort(
-        key=lambda block: min(map(outcomes.index, {*outcomes} & {*block[0]["columns"]}))
-    )
-    if not (has_cards or parts["lead"] or parts["shown"]):
-        parts["shown"] = [parts["more"].pop(0)] if parts["more"] else []
-    return parts
+    groups = []
+    without_rate = compared.drop(columns="learning_rate", errors="ignore")
+    for series in run_series.split_series(without_rate) if len(compared) else ():
+        frame = compared.loc[series.frame.index]
+        sizes = sorted(map(int, frame["batch_size"].unique()))
+        tabs = []
+        for name, budgets in _TABS.items():
+            if rows := list(_comparison_rows(frame, budgets, sizes)):
+                tabs.append({"name": name, "rows": rows, "winner": winner(rows[0]["cells"])})
+        if tabs:
+            groups.append({"series": series.label, "sizes": sizes, "tabs": tabs})
+    return groups
 
 
-def _varied_factors(experiment: PlannedExperiment) -> str:
-    """Return the factors with several values: `batch size 16, 64 and 256; 2 seeds`."""
-    sizes = {"batch_size": experiment.batch_sizes}
-    texts = [
-        f"{name.replace('_', ' ')} {display.short_list(list(map(text.plain, values)), most=12)}"
-        for name, values in {**sizes, **experiment.vary}.items()
-        if len(values) > 1
+def _comparison_rows(
+    compared: pandas.DataFrame, budgets: Mapping[str, str], sizes: list[int]
+) -> Iterator[Row]:
+    for budget, cost in budgets.items():
+        frame = compared[compared["budget"] == budget]
+        frame = frame[frame["outcome"] == cost] if cost else frame
+        keys = ["budget_value", "budget_column", "outcome"]
+        for (_, _, outcome), group in frame.groupby(keys, sort=False, dropna=False):
+            best = comparisons.best_batch_size(group)
+            if best is not None:
+                cells = {cell["batch_size"]: cell for cell in group.to_dict("records")}
+                row = {"shares": tasks.is_share(outcome), "best": best}
+                yield {**group.iloc[0], **row, "cells": [cells.get(size) for size in sizes]}
+
+
+def winner(cells: list[Row | None]) -> int | None:
+    """Return the batch size that is better than all others; None if another may be as good."""
+    compared = [cell for cell in cells if cell]
+    failed = (Reason.FAILED, Reason.NOT_REACHED)
+    rivals = [
+        cell
+        for cell in compared
+        if cell["verdict"] != Verdict.BEYOND and cell["reason"] not in failed
     ]
-    seeds = len(experiment.seeds)
-    return "; ".join([*texts, *([text.counted(seeds, "seed")] if seeds > 1 else [])])
+    return int(rivals[0]["batch_size"]) if len(rivals) == 1 < len(compared) else None
+
+
+def timings(sweeps: pandas.DataFrame) -> Row | None:
+    """Return the timed configurations of sweeps.csv; None without any.
+
+    A configuration with a missing requirement is in `left_out`.
+    """
+    sweeps = sweeps.reindex(columns=[*dict.fromkeys([*sweeps, *TIMING_TABLES["sweeps"].columns])])
+    if sweeps[_MEASURED_TIMINGS].isna().all(axis=None):
+        return None
+    configurations, left_out = [], []
+    levels: dict[str, list[str]] = {"levels_off": [], "rises": [], "noisy": []}
+    for series in run_series.split_series(sweeps.assign(batch_size=0, seed=0)):
+        for _, row in series.frame.iterrows():
+            values = _configuration(row, series.label)
+            is_left_out = (
+                row["status"] in requirements.LABELS and row[_MEASURED_TIMINGS].isna().all()
+            )
+            (left_out if is_left_out else configurations).append(values)
+            if values["level"]:
+                levels[values["level"]].append(values["title"])
+    return {
+        "configurations": configurations,
+        "left_out": left_out,
+        "levels": [(level, titles) for level, titles in levels.items() if titles],
+    }
+
+
+def _configuration(row: pandas.Series, label: str) -> Row:
+    """Return the values of a configuration with estimates as text; a missing value is None."""
+    values = row.where(row.notna(), None).to_dict()
+    for name, multiple in _TIMING_ESTIMATES.items():
+        numbers = [float(row[name + end]) for end in intervals.SUFFIXES]
+        values[name] = text.estimate(clipped_to_range(name, numbers), Unit(times=multiple))
+    values["noisy"] = step_cost.is_too_noisy(values["noise_floor"])
+    values["rising"] = str(values["still_rising"]) == "True"
+    levels_off = values["knee_fitted"] or values["knee_batch_size"]
+    level = "rises" if values["rising"] else "levels_off" if levels_off else ""
+    values["level"] = "noisy" if values["noisy"] else level
+    return {"title": label or f"{row['model']} on {row['dataset']}", **values}
+
+
+def trend_rows(table: pandas.DataFrame) -> list[Row]:
+    """Return the rows with the words of their series and their numbers as text.
+
+    Series with the same numbers share a row, for example times at several learning rates.
+    """
+    series = run_series.split_series(table) if len(table) else []
+    labels = {position: group.label for group in series for position in group.frame.index}
+    rows_by_numbers: dict[tuple[str, ...], list[Row]] = {}
+    for position, row in table.to_dict("index").items():
+        row |= {"series": labels[position], "change": _trend_change(row), **_trend_texts(row)}
+        key = (row["outcome"], row["budget"], *row["means"], row["slope"])
+        rows_by_numbers.setdefault(key, []).append(row)
+    merged = []
+    for same in rows_by_numbers.values():
+        names = [] if len(same) == len(series) > 1 else [row["series"] for row in same]
+        merged.append({**same[0], "series": display.listed(names)})
+    return merged
+
+
+def _trend_change(row: Row) -> str:
+    """Return the sign of a trend by its interval, which also decides the verdict."""
+    if row["verdict"] == Verdict.NOT_TESTABLE:
+        return Verdict.NOT_TESTABLE
+    if row["n"] < MIN_SEEDS_FOR_INTERVAL:
+        return FEW_SEEDS
+    no_change = 1.0 if row["outcome"] in COSTS else 0.0
+    if row["low"] > no_change:
+        return INCREASES
+    return DECREASES if row["high"] < no_change else UNCLEAR
+
+
+def _trend_texts(row: Row) -> Row:
+    """Return a trend's means, its change per doubling and their units."""
+    column, is_ratio = row["outcome"], row["outcome"] in COSTS
+    means = [
+        [row[f"{size}_mean{end}"] for end in intervals.SUFFIXES] for size in ("smallest", "largest")
+    ]
+    unit = text.unit(column, [mean[0] for mean in means])
+    points = text.difference_unit(column)
+    change = display.PLAIN if is_ratio else points if points != display.PLAIN else unit
+    slope = text.with_interval([row[name] for name in text.ESTIMATE], row["n"])
+    return {
+        "unit": unit.suffix.strip(),
+        "means": [
+            text.level(column, text.with_interval(mean, row["seeds"]), unit) for mean in means
+        ],
+        "slope": text.bracketed(slope, change),
+        "slope_unit": change.suffix.strip(),
+        "ratio": is_ratio,
+    }
+
+
+def answering_rows(experiment: PlannedExperiment, rows: list[Row]) -> list[Row]:
+    """Return the rows that answer an experiment's question: the trends of its primary columns.
+
+    Without primary columns they are the outcomes of the figures that it names, or else of its
+    measures. Every training has an evaluation and a time, so these count only if a figure shows
+    them, or if the experiment measures nothing else. They never count if a batch size has several
+    learning rates, because batch sizes are then compared at the best rate of each.
+    """
+    at_end = [row for row in rows if row["budget"] == END]
+    if primary := experiment.keys.primary:
+        return [row for outcome in primary for row in at_end if row["outcome"] == outcome]
+    outcomes = list(dict.fromkeys(row["outcome"] for row in at_end))
+    columns = {
+        column
+        for name in {*experiment.measures} - {*OUTCOME_MEASURES, *TRAINING_TIMINGS}
+        for column in ENTRIES[name].columns_for(experiment.measures[name])
+    }
+    measured = [outcome for outcome in outcomes if outcome in columns]
+    allowed = measured if _has_several_rates(experiment) else outcomes
+    figures = [FIGURES[name] for name in experiment.keys.figures]
+    shown = [outcome for figure in figures for outcome in allowed if figure.shows(outcome)]
+    outcomes = dict.fromkeys(shown or measured or ([] if columns else allowed))
+    rows = [row for outcome in outcomes for row in at_end if row["outcome"] == outcome]
+    return rows[:_MAX_ANSWERS]
+
+
+def _has_several_rates(experiment: PlannedExperiment) -> bool:
+    if len(experiment.vary.get(RATE, ())) > 1:
+        return True
+    runs = [{**run, "seed": 0} for run in experiment.runs.values()]
+    configurations = {tuple(run.values()) for run in runs}
+    return len(configurations) > len({tuple({**run, RATE: 0}.values()) for run in runs})
+
+
+def outcomes_by_change(answers: list[Row]) -> list[tuple[str, list[str]]]:
+    """Return each kind of change with the outcomes that have it, in the order of the rows."""
+    names: dict[str, dict[str, None]] = {}
+    for row in answers:
+        name = display.lower(text.label(row["outcome"])) + display.aside(row["series"])
+        names.setdefault(row["change"], {})[name] = None
+    return [(change, list(outcomes)) for change, outcomes in names.items()]

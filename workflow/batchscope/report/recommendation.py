@@ -1,29 +1,56 @@
 """The recommendations of a study: a card of the page per series, and an answer in the terminal.
 
-Both take their sentences from `decision.txt.j2`.
+A card has rows of advice.csv and comparisons.csv as values for the templates; `_card` lists its
+fields. Page and terminal take their sentences from `decision.txt.j2`.
 """
 
-from __future__ import annotations
-
+import math
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas
 import yaml
 
-from batchscope.analysis import run_series
+from batchscope.analysis import advice_series, intervals, run_series, verdicts
+from batchscope.analysis.advice import BASELINE, RATE_ON_EDGE, Headline, Item
+from batchscope.analysis.chosen_rates import RATE
+from batchscope.analysis.expectations import COUNTED, EPOCH_SECONDS, PATIENCE
 from batchscope.core import display, project_files
 from batchscope.core.errors import UserError
 from batchscope.figures import FigureTables
-from batchscope.report import batch_schedules, card, page, unfinished
-from batchscope.report.card import RATE, Row
+from batchscope.report import batch_schedules, rendering, text, unfinished
 from batchscope.store import paths
-from batchscope.study import advice_needs, factor_words, suggestions
+from batchscope.study import factor_maps, outcomes, run_factors, suggestions, tasks
+from batchscope.study.decision_columns import ADVICE
+from batchscope.study.log_format import prefixed_name
+from batchscope.study.outcomes import (
+    COSTS,
+    EPOCHS,
+    EXAMPLES,
+    MIN_SEEDS,
+    MIN_SEEDS_FOR_INTERVAL,
+    SECONDS,
+    TARGET,
+    UPDATES,
+    Reason,
+    Verdict,
+)
+from batchscope.study.plan import PlannedExperiment, Study
 
-if TYPE_CHECKING:
-    from batchscope.study.plan import PlannedExperiment, Study
+Row = dict[str, Any]
+_SCOPE = ("model", "dataset", "optimizer", "device")
+_MEAN = [f"mean{end}" for end in intervals.SUFFIXES]
+# Columns of the table of batch sizes: title, cost, and budget of the comparison.
+_COST_COLUMNS = (
+    ("Time to target", SECONDS, TARGET),
+    ("Examples to target", EXAMPLES, TARGET),
+    ("Time", SECONDS, EXAMPLES),
+)
+_OPTIMIZER_CLASSES = {**run_factors.TITLES, "ftrl": "Ftrl", "lamb": "Lamb"}
+_FACTORS_OF_UPDATE = run_factors.factors_affecting(run_factors.Affects.UPDATE)
 
 
 def cards(
@@ -36,17 +63,14 @@ def cards(
     """
     study_cards, command = [], unfinished.snakemake_command(study, config, options="--cores all")
     for name, experiment_tables in tables.items():
-        advice, experiment = experiment_tables.advice, study.experiments[name]
-        factor_names = [factor for factor in run_series.factor_columns(advice) if factor != RATE]
-        varying = run_series.varying_factors(advice, factor_names)
-        groups = advice.groupby(varying, sort=False, dropna=False) if varying else [((), advice)]
-        for values, frame in groups if len(advice) else ():
-            factors = frame[factor_names].iloc[0].to_dict()
-            row = card.build(frame, factors, experiment_tables)
+        experiment = study.experiments[name]
+        for factors, distinguishing, series in experiment_tables.by_series("comparisons", "runs"):
+            row = _card(factors, series)
             row |= {"experiment": name, "title": experiment.title}
-            row["series"] = factor_words.describe(dict(zip(varying, values, strict=True)))
+            row["series"] = factor_maps.describe(distinguishing)
             row["suggestions"] = _suggestions(study, name, row["suggestions"], command)
-            row["code"] = _recommended_command(experiment, row["best"]) or row["code"]
+            command_line = _recommended_command(experiment, distinguishing, row["best"])
+            row["code"] = command_line or row["code"]
             study_cards.append(row)
     return sorted(study_cards, key=lambda row: row["best"] is None)
 
@@ -64,7 +88,7 @@ def terminal_text(study: Study, results: Path | str, config: str) -> str:
             command = unfinished.snakemake_command(study, config, options="--cores all")
             raise UserError(f"{path}: missing; it is expected. Make it by: {command}")
     tables = {name: FigureTables(folder / name, study.experiments[name].metrics) for name in names}
-    advice = page.render(
+    advice = rendering.render(
         "advice.txt.j2",
         cards=cards(study, tables, config),
         schedules={name: batch_schedules.for_experiment(tables[name]) for name in names},
@@ -73,11 +97,20 @@ def terminal_text(study: Study, results: Path | str, config: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", advice).strip()
 
 
-def _recommended_command(experiment: PlannedExperiment, best: Row | None) -> list[str]:
-    """Return the command of the recommended run; nothing if Batchscope trains the runs itself."""
-    for run in experiment.commands.values() if best else ():
-        same_rate = RATE not in run.factors or run.factors[RATE] == best[RATE]
-        if run.factors["batch_size"] == best["batch_size"] and same_rate:
+def _recommended_command(
+    experiment: PlannedExperiment, series_factors: Mapping[str, Any], best: Row | None
+) -> list[str]:
+    """Return the command of the recommended run; nothing if Batchscope trains the runs itself.
+
+    Args:
+        series_factors: Columns that distinguish the series, with its values.
+    """
+    if best is None:
+        return []
+    recommended = {**series_factors, "batch_size": best["batch_size"], RATE: best[RATE]}
+    for run in experiment.commands.values():
+        values = {prefixed_name(name): value for name, value in run.factors.items()}
+        if all(values[name] == recommended[name] for name in values.keys() & recommended.keys()):
             return [shlex.join(run.resolved("OUT")[0])]
     return []
 
@@ -95,11 +128,285 @@ def _suggestions(study: Study, experiment: str, rows: Sequence[Row], command: st
     merged: dict[Any, Row] = {}
     for row in by_name.values():
         value = next(iter(row["values"].values()))
-        if row["key"] == advice_needs.RERUN:
-            lines = [f"{command} {advice_needs.RERUN} {value}"]
+        if row["key"] == suggestions.RERUN:
+            lines = [f"{command} {suggestions.RERUN} {value}"]
         else:
             changes = suggestions.changes(study, experiment, [(row["key"], row["values"])])
             lines = suggestions.lines(changes)
         words = display.listed(map(str, value if isinstance(value, list) else [value]))
         merged.setdefault((row["key"], *lines, words), {**row, "lines": lines, "listed": words})
     return list(merged.values())
+
+
+def _card(factors: Row, tables: FigureTables) -> Row:
+    """Return the card of one series, without the words of its experiment.
+
+    Args:
+        factors: The factors of the series.
+        tables: Its rows of the tables.
+    """
+    typed = run_series.with_integer_columns(tables.advice, ADVICE).astype(object)
+    rows_by_item: dict[str, list[Row]] = {item: [] for item in Item}
+    for row in typed.where(typed.notna(), None).to_dict("records"):
+        rows_by_item[row["item"]].append({**row, **_texts(row)})
+    (recommendation,), limits = rows_by_item[Item.RECOMMENDATION], rows_by_item[Item.LIMIT]
+    best = recommendation if recommendation["batch_size"] else None
+    compared, sizes = tables.comparisons, _sizes(recommendation)
+    names = dict.fromkeys(row["name"] for row in limits if row["batch_size"])
+    checks = _merged_checks(rows_by_item[Item.CHECK])
+    expected = [row for row in rows_by_item[Item.EXPECTATION] if _is_size(row, best)]
+    best_runs = tables.runs.iloc[:0]
+    if best:
+        runs = run_series.finished_runs(tables.runs)
+        best_factors = {name: best[name] for name in ("batch_size", RATE)}
+        best_runs = advice_series.select_factors(runs, best_factors)
+    stop, code = _training_length(expected, checks, best, best_runs), []
+    if len(best_runs):
+        length = stop.get("last"), stop.get("patience")
+        code = keras_lines(best_runs.iloc[0].to_dict(), *length)
+    table = _size_table(rows_by_item[Item.SIZE], best, compared, rows_by_item[Item.EXPECTATION])
+    scope = {name: factors[name] for name in _SCOPE if pandas.notna(factors.get(name))}
+    return {
+        "headline": recommendation["headline"],
+        "best": best,
+        "n": recommendation["n"],
+        "few": recommendation["n"] < MIN_SEEDS_FOR_INTERVAL,
+        "min_seeds": MIN_SEEDS,
+        "about": display.listed(sizes),
+        "others": [size for size in sizes if best and size != best["batch_size"]],
+        "edges": [row for row in rows_by_item[Item.CHECK] if row["name"] == RATE_ON_EDGE],
+        "baseline": next((row for row in checks if row["name"] == BASELINE), None),
+        "task": tasks.from_columns(compared["outcome"])[0],
+        "rates": rows_by_item[Item.RATE],
+        "expected": [row for row in expected if row["name"] not in (*COUNTED, EPOCH_SECONDS)],
+        "stop": stop,
+        "code": code,
+        "scope": [factor_maps.describe({name: value}) for name, value in scope.items()],
+        "reached": _cost_to_target(compared, best["batch_size"], names) if best else None,
+        "outcomes": [
+            _sizes_by_verdict(name, compared, sizes)
+            for name in sorted(names, key=COSTS.__contains__)
+        ],
+        "sizes": table,
+        "lines": _aligned_lines(table),
+        "checks": checks,
+        "limits": limits,
+        "suggestions": rows_by_item[Item.SUGGESTION],
+    }
+
+
+def _sizes(row: Row) -> list[int]:
+    # A single size in a column is read from the file as a number: 16.0.
+    return [int(float(size)) for size in str(row["sizes"] or "").split()]
+
+
+def _is_size(row: Row, best: Row | None) -> bool:
+    return best is not None and row["batch_size"] == best["batch_size"]
+
+
+def _texts(row: Row) -> Row:
+    """Return the numbers of a row of advice.csv as text."""
+    minutes, name = row["minutes_to_resolve"], str(row["name"])
+    unit = text.difference_unit(name) if row["item"] == Item.LIMIT else display.PLAIN
+    interval = text.bracketed([row[end] for end in text.ESTIMATE], unit)
+    return {
+        "rate": "" if row[RATE] is None else display.shortest(float(row[RATE])),
+        "shown": _expectation_text(row) if row["item"] == Item.EXPECTATION else interval,
+        "cost": "" if minutes is None else display.duration(60 * float(minutes)),
+    }
+
+
+def _expectation_text(row: Row) -> str:
+    """Return the mean over seeds with its interval, or the range for counts and for few seeds."""
+    name, numbers = row["name"], [row[end] for end in text.ESTIMATE]
+    unit = display.PLAIN if name in COUNTED else text.unit(name, numbers[:1])
+    if name not in COUNTED and row["n"] >= MIN_SEEDS_FOR_INTERVAL:
+        return text.level(name, numbers, unit) + unit.suffix
+    digits = 2 if name in COUNTED else 3
+    mean, low, high = (display.number(unit.times * number, digits) for number in numbers)
+    return mean + unit.suffix + display.aside(f"{low} to {high}" if low != high else "")
+
+
+def _training_length(
+    expected: Sequence[Row], checks: Sequence[Row], best: Row | None, runs: pandas.DataFrame
+) -> Row:
+    """Return how long to train: the epochs or updates, and whether to stop early.
+
+    Args:
+        runs: The runs of the recommended size and rate.
+    """
+    by_name = {row["name"]: row for row in expected}
+    used = by_name.get(EPOCHS) or by_name.get(UPDATES)
+    if not used:
+        return {}
+    falling = (row["sizes"] for row in checks if row["name"] == "still_falling")
+    falls = any(best["batch_size"] in sizes for sizes in falling)
+    last = math.ceil(used["high"]) if used["name"] == EPOCHS else None
+    patience = int(by_name[PATIENCE]["high"]) if PATIENCE in by_name and not falls else None
+    if patience and len(runs):
+        # Runs may have stopped early.
+        patience = int(next(iter(runs.get("patience", ())), 0) or patience)
+        last = int(runs[EPOCHS].max()) if EPOCHS in runs else last
+    early = used["key"] == outcomes.CONVERGENCE and not falls
+    return {**used, "falls": falls, "early": early, "patience": patience, "last": last}
+
+
+def _comparisons_at(compared: pandas.DataFrame, outcome: str, *budgets: str) -> pandas.DataFrame:
+    """Return the comparisons of an outcome at the first budget that has means."""
+    outcome_rows = compared[compared["outcome"] == outcome].set_index("batch_size", drop=False)
+    frames = [outcome_rows[outcome_rows["budget"] == budget] for budget in budgets]
+    return max(frames, key=lambda frame: (frame["mean"].notna().any(), len(frame) > 0))
+
+
+def _cost_to_target(compared: pandas.DataFrame, best: int, limits: Collection[str]) -> Row | None:
+    """Return the cost of the best size to the target, in seconds unless examples rank the sizes."""
+    for cost in (SECONDS, EXAMPLES, UPDATES)[EXAMPLES in limits :]:
+        costs = _comparisons_at(compared, cost, TARGET, EXAMPLES)
+        if best in costs.index and pandas.notna(costs.loc[best, "mean"]):
+            row = costs.loc[best]
+            unit = text.unit(cost, [row["mean"]])
+            jobs = f"n = {text.integer(row['reached'])}" if cost == SECONDS else ""
+            mean = text.bracketed(row[_MEAN], unit) + unit.suffix
+            return {**row, "name": cost, "shown": mean + display.aside(jobs)}
+    return None
+
+
+def _sizes_by_verdict(name: str, compared: pandas.DataFrame, sizes: Sequence[int]) -> Row:
+    """Return the batch sizes by verdict on one outcome; `equal` if all `sizes` are within."""
+    ends = outcomes.end_kinds(compared["budget"].unique())
+    budgets = outcomes.COST_KINDS if name in COSTS else ends
+    compared = _comparisons_at(compared, name, *budgets)
+    by_verdict = {kind: [] for kind in (Verdict.WITHIN, Verdict.BEYOND, "failed", "open")}
+    by_size = verdicts.verdicts_of_intervals(compared)
+    for size, verdict, reason in zip(compared.index, by_size, compared["reason"], strict=True):
+        kind = "failed" if reason in (Reason.FAILED, Reason.NOT_REACHED) else verdict
+        by_verdict[kind if kind in by_verdict else "open"].append(int(size))
+    unit = display.Unit(" %", 100.0) if name in COSTS else text.difference_unit(name)
+    return {
+        **by_verdict,
+        "label": text.label(name),
+        "is_cost": name in COSTS,
+        "equal": {*sizes} <= {*by_verdict[Verdict.WITHIN]},
+        "margin": text.margin(compared["margin"].iloc[0], unit),
+    }
+
+
+def _size_table(
+    sizes: Sequence[Row], best: Row | None, compared: pandas.DataFrame, expected: Sequence[Row]
+) -> Row:
+    """Return the table with a row per batch size: its verdict, and the columns that have values."""
+    columns = {"Learning rate": {row["batch_size"]: row["rate"] for row in sizes}}
+    for title, cost, budget in _COST_COLUMNS:
+        costs = _comparisons_at(compared, cost, budget)
+        unit = text.unit(cost, costs["mean"])
+        texts = {int(size): text.level(cost, row[_MEAN], unit) for size, row in costs.iterrows()}
+        columns[title + display.aside(unit.suffix.strip())] = texts
+    for row in expected:
+        if row["name"] not in (PATIENCE, SECONDS):
+            columns.setdefault(text.label(row["name"]), {})[row["batch_size"]] = row["shown"]
+    columns = {title: texts for title, texts in columns.items() if any(texts.values())}
+    # No size is highlighted if none is distinguished or within every margin.
+    highlighted = best is not None and (
+        best["headline"] == Headline.RECOMMENDED or best["verdict"] == Verdict.WITHIN
+    )
+    rows = []
+    for row, verdict in zip(
+        sizes, verdicts.verdicts_of_intervals(pandas.DataFrame(sizes)), strict=True
+    ):
+        words = _verdict_words(row, verdict, best, compared)
+        cells = [texts.get(row["batch_size"], "") for texts in columns.values()]
+        marks = {"verdict": verdict, "verdict_words": words, "cells": cells}
+        rows.append({**row, **marks, "inside": highlighted and _is_size(row, best)})
+    return {"heads": list(columns), "rows": rows}
+
+
+def _verdict_words(row: Row, verdict: str, best: Row | None, compared: pandas.DataFrame) -> str:
+    """Return the verdict on a batch size in words, with the outcome that decides about it."""
+    if _is_size(row, best):
+        several = best["headline"] == Headline.NOT_DISTINGUISHED
+        return "best measured" if several and best["verdict"] != Verdict.WITHIN else "recommended"
+    if row["reason"] == Reason.NOT_REACHED:
+        size = compared[compared["batch_size"] == row["batch_size"]]
+        costs = size[(size["budget"] == TARGET) & (size["outcome"] != SECONDS)]
+        epochs, reached = text.integer(size["epochs_run"].max()), costs["reached"].max()
+        seeds = f"{text.integer(reached)} of {text.integer(costs['seeds'].max())} seeds"
+        phrase = f"{seeds} reached the target" if reached > 0 else "target not reached"
+        return f"{phrase} in {epochs} epochs" if epochs else phrase
+    if verdict == Verdict.BEYOND and row["name"] == SECONDS:
+        return "slower than the margin allows"
+    phrase = "runs failed" if row["reason"] == Reason.FAILED else text.VERDICTS[verdict]
+    decides = row["name"] and verdict != Verdict.WITHIN
+    return f"{phrase}: {display.lower(text.label(row['name']))}" if decides else phrase
+
+
+def _merged_checks(check_rows: Sequence[Row]) -> list[Row]:
+    """Merge the rows of each check, with its batch sizes, and sort those that passed last.
+
+    The sizes are those that failed, or those that were checked; a check of all sizes has none.
+    """
+    checks: dict[str, Row] = {}
+    for row in check_rows:
+        state = {1: "passed", 0: "failed"}.get(row["passed"], "open")
+        check = checks.setdefault(row["name"], {**row, "state": state, "sizes": _sizes(row)})
+        if check["batch_size"]:
+            check["sizes"].append(row["batch_size"])
+    return sorted(checks.values(), key=lambda row: row["state"] == "passed")
+
+
+def _aligned_lines(table: Row) -> list[str]:
+    """Return the table of batch sizes as aligned lines for the terminal."""
+    lines = [["Batch size", *table["heads"], "Verdict"]]
+    for row in table["rows"]:
+        cells = [cell or display.ABSENT for cell in row["cells"]]
+        lines.append([row["batch_size"], *cells, row["verdict_words"]])
+    frame = pandas.DataFrame(lines).map(" {}".format)
+    return frame.to_string(index=False, header=False).splitlines()
+
+
+def keras_lines(factors: Mapping[str, Any], epochs: int | None, patience: int | None) -> list[str]:
+    """Return the recommended training as lines of Keras; none if the optimizer is unknown.
+
+    It is unknown for most external runs.
+
+    Args:
+        factors: Factors of the recommended runs.
+        epochs: Epochs to train at most; None if unknown.
+        patience: Epochs without improvement after which to stop; None to train all epochs.
+    """
+    optimizer = factors.get("optimizer")
+    if optimizer not in _OPTIMIZER_CLASSES:
+        return []
+    changed = [
+        f"{name} {factors[name]}"
+        for name in _FACTORS_OF_UPDATE
+        if pandas.notna(factors.get(name)) and factors[name] != run_factors.FACTORS[name].default
+    ]
+    code = [f"# also: {', '.join(changed)}"] if changed else []
+    optimizer_class, arguments = _OPTIMIZER_CLASSES[optimizer], _optimizer_arguments(factors)
+    code.append(f"optimizer = keras.optimizers.{optimizer_class}({arguments})")
+    code.append("model.compile(optimizer=optimizer, loss=loss)")
+    fit = ["x", "y", f"batch_size={int(factors['batch_size'])}"]
+    fit += [f"epochs={epochs}"] if epochs else []
+    if patience is not None:
+        stop = f"patience={patience}, restore_best_weights=True"
+        code.append(f"stop = keras.callbacks.EarlyStopping({stop})")
+        fit += ["validation_data=validation", "callbacks=[stop]"]
+    return [*code, f"model.fit({', '.join(fit)})"]
+
+
+def _optimizer_arguments(factors: Mapping[str, Any]) -> str:
+    """Return the arguments of an optimizer that differ from its defaults."""
+    rates = (factors.get(name) for name in ("effective_learning_rate", "learning_rate"))
+    arguments = {"learning_rate": float(next(filter(pandas.notna, rates)))}
+    # Runs of a command and external runs lack factors.
+    if factors.keys() >= run_factors.FACTORS.keys():
+        arguments |= {name: factors[name] for name in ("momentum", "nesterov") if factors[name]}
+        constants = run_factors.scaled_constants(dict(factors))
+        defaults = run_factors.DEFAULT_CONSTANTS[factors["optimizer"]]
+        defaults = {"weight_decay": 0.0, **defaults}
+        changed = {name: value for name, value in constants.items() if value != defaults[name]}
+        arguments |= changed
+    return ", ".join(
+        f"{name}={display.shortest(value) if isinstance(value, float) else value}"
+        for name, value in arguments.items()
+    )

@@ -1,30 +1,21 @@
 """Inputs of a report: results folder -> records, rows of tables and figures of a study."""
 
-from __future__ import annotations
-
-import base64
-import json
 import os
-import re
-import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from batchscope.core import disk, errors
+from batchscope.core import disk
 from batchscope.core.errors import UserError
-from batchscope.figures import LISTING, FigureTables
-from batchscope.report import inline_svg, runs_table
+from batchscope.figures import FigureTables
+from batchscope.report import page_figures, runs_table
 from batchscope.store import jobs, paths, records
 from batchscope.study.decision_columns import CLAIMS
+from batchscope.study.plan import PlannedExperiment, Study
 from batchscope.study.registry import TIMINGS
 from batchscope.tables import csv_tables
 
-if TYPE_CHECKING:
-    from batchscope.study.plan import PlannedExperiment, Study
-
-LARGE_TABLE_BYTES = 20_000  # The page holds the rows of a figure up to this size, deflated.
 Record = dict[str, Any]
 
 
@@ -34,13 +25,14 @@ class ExperimentResults(NamedTuple):
     experiment: PlannedExperiment
     rows: list[runs_table.Row]  # as `runs_table.complete_rows` returns them
     tables: FigureTables  # empty if they do not exist yet
-    figures: list[Record]  # as `read_figures` returns them
+    figures: list[Record]  # as `page_figures.read` returns them
 
 
 @dataclass(frozen=True)
 class ReportInputs:
-    """Contents of a report besides the plan; records have the study's names of machines."""
+    """Contents of a report; records have the study's names of machines."""
 
+    study: Study
     config_name: str
     config_text: str  # the text of the file
     experiments: dict[str, ExperimentResults]
@@ -80,6 +72,7 @@ def read(
     name = path.relative_to(Path.cwd()) if is_inside else Path(os.path.normpath(path))
     files = [*sorted(folder.glob("*.csv")), *sorted(folder.glob("*/*.csv"))]
     return ReportInputs(
+        study=study,
         config_name=name.as_posix(),
         config_text=path.read_text(encoding="utf-8"),
         experiments={
@@ -102,45 +95,8 @@ def _experiment(study: Study, name: str, folder: Path, partial: bool) -> Experim
         experiment,
         runs_table.complete_rows(study, name, rows),
         FigureTables(folder if exists else None, experiment.metrics),
-        read_figures(folder / "figures", partial),
+        page_figures.read(folder / "figures", partial),
     )
-
-
-def read_figures(folder: Path, partial: bool = False) -> list[Record]:
-    """Return the figures that a folder lists, each with its SVG element and its rows.
-
-    `anchor` names the figure in the page, `width` is in CSS pixels or 0 if unknown, and `packed`
-    has the deflated rows in base64.
-    """
-    if partial and not (folder / LISTING).exists():
-        return []
-    return [
-        {**entry, **_figure_content(folder / f"{name}.svg")}
-        for name, entry in figure_entries(folder).items()
-    ]
-
-
-def figure_entries(folder: Path) -> dict[str, Record]:
-    """Return the figures that a folder lists, by name."""
-    with errors.reading(folder / LISTING, "a list of figures", folder):
-        entries = json.loads((folder / LISTING).read_text(encoding="utf-8"))
-        return {entry["name"]: entry for entry in entries}
-
-
-def _figure_content(path: Path) -> Record:
-    anchor, rows = f"{path.parent.parent.name}-{path.stem}", path.with_suffix(".csv")
-    with errors.reading(path, "an SVG image", path.parent):
-        svg = inline_svg.read(path.read_bytes(), anchor)
-    width = re.match(r"<svg[^>]*?\sviewBox=\"[\d.-]+ [\d.-]+ ([\d.]+) ", svg)
-    # A browser inflates raw data, so the header of zlib is left out.
-    packed = zlib.compress(rows.read_bytes(), 9, -zlib.MAX_WBITS) if rows.exists() else b""
-    return {
-        "anchor": anchor,
-        "svg": svg,
-        # Matplotlib's unit is the point. An inch has 72 points and 96 CSS pixels.
-        "width": round(float(width[1]) * 96 / 72) if width else 0,
-        "packed": base64.b64encode(packed).decode() if len(packed) <= LARGE_TABLE_BYTES else "",
-    }
 
 
 def _run_records(study: Study, place: jobs.MachineResults) -> dict[str, Record]:

@@ -4,8 +4,6 @@ A folder with the name of the page holds a record and a picture per document. Th
 rendered from all these records, so that one study can replace its own and keep the others.
 """
 
-from __future__ import annotations
-
 import datetime
 import shutil
 from collections import Counter
@@ -18,14 +16,15 @@ from batchscope.core import disk, display
 from batchscope.core.errors import unexpected
 from batchscope.core.problems import show
 from batchscope.figures import LISTING
-from batchscope.report import claim_rows, page, report_inputs, runs_table
-from batchscope.report.claim_rows import Row
+from batchscope.report import page_figures, rendering, runs_table
+from batchscope.report.documents import described_claim
+from batchscope.report.runs_table import Row
 from batchscope.report.text import is_number, parsed
 from batchscope.store import paths
 from batchscope.study.decision_columns import CLAIMS
 from batchscope.study.figures import PRIMARY
 from batchscope.study.outcomes import Verdict
-from batchscope.study.tables import TIMING_TABLES
+from batchscope.study.table_entries import TIMING_TABLES
 from batchscope.tables import csv_tables
 
 Record = dict[str, Any]
@@ -62,7 +61,9 @@ def _write_records(results: Path, study: str, folder: Path) -> None:
     table = study_folder / csv_tables.CLAIMS_FILE
     rows = disk.read_rows(table, *CLAIMS) if table.exists() else []
     documents = list(dict.fromkeys(row["document"] for row in rows)) or [""]
-    runs = _run_rows(study_folder)
+    tables = sorted(study_folder.glob(f"*/{csv_tables.RUNS_FILE}"))
+    run_rows = [row for path in tables for row in disk.read_rows(path, "run")]
+    runs = list(runs_table.rows_by_run(run_rows).values())  # Experiments may share runs.
     seconds = sum(filter(is_number, (parsed(row.get("contended_seconds", "")) for row in runs)))
     latest = max(path.stat().st_mtime for path in study_folder.glob("**/*.csv"))
     for number, document in enumerate(documents, start=1):
@@ -96,7 +97,7 @@ def _picture(study_folder: Path, claims: list[Row]) -> Record | None:
     for experiment, figure in names:
         folder = study_folder / experiment / "figures"
         if (folder / f"{figure}.png").exists():
-            entry = report_inputs.figure_entries(folder)[figure]
+            entry = page_figures.entries(folder)[figure]
             texts = {name: entry[name] for name in ("title", "caption")}
             return {"experiment": experiment, "figure": figure, **texts}
     return None
@@ -104,11 +105,11 @@ def _picture(study_folder: Path, claims: list[Row]) -> Record | None:
 
 def _claim(row: Row) -> Record:
     """Return the fields of a claim that the page shows, in the words of the report."""
-    claim = claim_rows.described_claim(row)
+    claim = described_claim(row)
     return {
         **{name: row[name] for name in ("place", "sentence", "verdict")},
-        "verdict_words": page.phrase("verdict", claim),
-        **{name: page.phrase(name, claim) for name in ("numbers", "bounds", "run")},
+        "verdict_words": rendering.phrase("verdict", claim),
+        **{name: rendering.phrase(name, claim) for name in ("numbers", "bounds", "run")},
     }
 
 
@@ -121,13 +122,6 @@ def _recommendations(study_folder: Path) -> list[Record]:
         for row in disk.read_rows(path, "item")
         if row["item"] == Item.RECOMMENDATION and row["batch_size"]
     ]
-
-
-def _run_rows(study_folder: Path) -> list[Row]:
-    """Return a row per run; experiments may share runs."""
-    tables = sorted(study_folder.glob(f"*/{csv_tables.RUNS_FILE}"))
-    rows = [row for path in tables for row in disk.read_rows(path, "run")]
-    return list(runs_table.rows_by_run(rows).values())
 
 
 def _machines(results: Path, study_folder: Path, runs: list[Row]) -> list[Record]:
@@ -151,13 +145,13 @@ def _machines(results: Path, study_folder: Path, runs: list[Row]) -> list[Record
 
 def _page(records: dict[str, Record], folder: str) -> str:
     sections = [
-        {"runs": 0, **record, "name": name, "counts": _counts(record["claims"])}
+        {**record, "name": name, "counts": _counts(record["claims"])}
         for name, record in records.items()
     ]
     documents = [section for section in sections if section["document"]]
     documents.sort(key=_contradicted_share, reverse=True)
     claims = [claim for section in documents for claim in section["claims"]]
-    return page.render(
+    return rendering.render(
         "results.md.j2",
         folder=folder,
         total=_counts(claims),

@@ -1,19 +1,15 @@
 """The table of runs: rows of runs.csv and planned runs -> columns and cells as text."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from batchscope.core import display
 from batchscope.report.text import parsed, plain
 from batchscope.store import jobs
-from batchscope.study import external_columns, run_factors
-from batchscope.study.columns import tested_direction
+from batchscope.study import log_format, run_factors
 from batchscope.study.names import split_token
-
-if TYPE_CHECKING:
-    from batchscope.study.plan import Study
+from batchscope.study.plan import Study
+from batchscope.study.table_entries import tested_direction
 
 Row = dict[str, str]  # column of runs.csv -> text, empty without a value
 
@@ -40,7 +36,7 @@ def complete_rows(study: Study, name: str, rows: list[Row]) -> list[Row]:
 
 
 def _is_factor(column: str) -> bool:
-    return column in run_factors.FACTORS or external_columns.is_user_defined(column)
+    return column in run_factors.FACTORS or log_format.is_user_defined(column)
 
 
 def _as_in_paths(text: str) -> str:
@@ -54,8 +50,7 @@ def _unrecorded(study: Study, experiment: str, run: str) -> Row:
     row = {"run": run, "study": study.name, "experiment": experiment, "machine": study.machine}
     if command := study.commands.get(run):
         row |= {
-            external_columns.prefixed_name(key): plain(value)
-            for key, value in command.factors.items()
+            log_format.prefixed_name(key): plain(value) for key, value in command.factors.items()
         }
         return {**row, "status": jobs.status_without_record(command.needs)}
     row |= {key: plain(value) for key, value in study.runs[run].items()}

@@ -1,6 +1,8 @@
-"""Values as texts of the page and the terminal; `page` registers some functions as filters."""
+"""Values of tables as texts of the page and the terminal: labels, units, and missing values.
 
-from __future__ import annotations
+`core.display` formats a number. A function belongs here if it also knows the column, or if it turns
+a missing value into an empty text. `rendering` registers some functions as filters of templates.
+"""
 
 import json
 import math
@@ -13,9 +15,9 @@ from markupsafe import Markup, escape
 
 from batchscope.core import display
 from batchscope.core.display import PLAIN, POINTS, FormattedEstimate, Unit
-from batchscope.study import columns, tasks
+from batchscope.study import table_entries, tasks
 from batchscope.study.outcomes import MIN_SEEDS_FOR_INTERVAL, Verdict
-from batchscope.study.tables import clipped_to_range
+from batchscope.study.table_entries import clipped_to_range
 
 _SECONDS, _MILLISECONDS = Unit(" s"), Unit(" ms", 1000.0)
 ESTIMATE = ("estimate", "low", "high")
@@ -34,7 +36,7 @@ VERDICTS = {
 
 
 def label(column: str) -> str:
-    described = columns.describe(column)
+    described = table_entries.describe(column)
     name = described.label if described and column not in _COSTS else ""
     return name or _COSTS.get(column) or display.capital(column.replace("_", " "))
 
@@ -44,7 +46,7 @@ def unit(column: str, values: Sequence[Any] = ()) -> Unit:
     if "seconds" in column:
         times = [float(value) for value in values if pandas.notna(value)]
         return _MILLISECONDS if times and max(times) < 1 else _SECONDS
-    described = columns.describe(column)
+    described = table_entries.describe(column)
     name = described.unit if described and column not in _COSTS else ""
     return Unit(f" {name}") if name not in ("", "share") else PLAIN
 
@@ -130,6 +132,7 @@ def markdown(text: Any) -> Markup:
 
 
 def counted(number: int, noun: str) -> str:
+    """Return a count as `display.count` does, with commas in large numbers: `1,234 runs`."""
     return f"{number:,} {noun if number == 1 else display.plural(noun)}"
 
 

@@ -1,12 +1,9 @@
 """The section of runs and jobs without a result, and the Snakemake command that makes them."""
 
-from __future__ import annotations
-
-import itertools
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from batchscope.core import project_files
 from batchscope.host import requirements
@@ -14,12 +11,9 @@ from batchscope.report.report_inputs import ReportInputs
 from batchscope.report.runs_table import rows_by_run
 from batchscope.store import paths, records
 from batchscope.store.jobs import TRAINING
+from batchscope.study.plan import Study
 
-if TYPE_CHECKING:
-    from batchscope.study.plan import Study
-
-Key = tuple[str, str, str]
-Entries = Iterator[tuple[Key, tuple[str, str]]]
+Entries = Iterator[tuple[tuple[str, str, str], tuple[str, str]]]
 _LOCAL = "--cores 8"  # as in the commands of the README
 _MAX_LETTERS = 400  # letters that are quoted of the last line of a log
 STATUSES = (  # in the order of the page
@@ -28,56 +22,61 @@ STATUSES = (  # in the order of the page
 )
 
 
-def build(study: Study, inputs: ReportInputs) -> dict[str, Any]:
+def build(inputs: ReportInputs) -> dict[str, Any]:
     """Return groups of runs and jobs without a result, and the command that makes them.
 
     The kind of a group is `run` (by status), `measure` (missing results), `version` (records of
     another version of the step) or `absent` (by missing requirement). An entry has a name and a
     message.
     """
-    entries: dict[Key, list[tuple[str, str]]] = {}
-    parts = (_runs(study, inputs), _measures(inputs), _versions(inputs), _requirements(inputs))
-    for key, entry in itertools.chain(*parts):
+    entries: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
+    for key, entry in _entries(inputs):
         entries.setdefault(key, []).append(entry)
     groups = [
         {"kind": kind, "name": name, "title": title, "entries": group}
         for (kind, name, title), group in entries.items()
     ]
-    return {"groups": groups, "command": snakemake_command(study, inputs.config_name)}
+    command = snakemake_command(inputs.study, inputs.config_name)
+    return {"groups": groups, "command": command}
 
 
-def _runs(study: Study, inputs: ReportInputs) -> Entries:
-    # Runs that wait for a requirement are listed by `_requirements`.
-    waiting = {
-        run for jobs in inputs.states.waiting_jobs().values() for job in jobs for run in job.runs
-    }
+def _entries(inputs: ReportInputs) -> Entries:
+    """Yield (kind, name, title) of a group and (name, message) of an entry, group by group."""
+    waiting = inputs.states.waiting_jobs()  # by requirement; their runs are listed there only
+    waiting_runs = {run for jobs in waiting.values() for job in jobs for run in job.runs}
     rows = rows_by_run(inputs.rows)
     order = dict.fromkeys((*STATUSES, *(row["status"] for row in rows.values())))
     for status in [*order][1:]:
         for run, row in rows.items():
-            if row["status"] != status or (status in requirements.LABELS and row["run"] in waiting):
-                continue
-            message = row.get("message", "")
-            if run in (*study.runs, *study.commands) and run not in inputs.runs:
-                message = _log_of_run(study, inputs.states.results, run) or message
-            if status == records.DIVERGED and row.get("epochs_run"):
-                message = f"{message} (epochs_run {row['epochs_run']})".strip()
-            yield ("run", status, ""), (run, message)
+            is_waiting = status in requirements.LABELS and row["run"] in waiting_runs
+            if row["status"] == status and not is_waiting:
+                yield ("run", status, ""), (run, _message(inputs, run, row))
+    for (measure, subject), line in _missing_measures(inputs).items():
+        yield ("measure", measure, ""), (subject, line)
+    for path, (step, version) in inputs.states.other_versions().items():
+        yield ("version", step, version), (inputs.states.by_record[path].job.subject, "")
+    for requirement, jobs in waiting.items():
+        for job in jobs:
+            yield ("absent", requirement.status, requirement.title), (job.subject, job.measure)
 
 
-def _log_of_run(study: Study, results: Path, run: str) -> str:
-    """Return the end of the log of a run without a record, or of its data."""
-    candidates = [paths.run_record(paths.run_folder(results, run))]
-    if run in study.runs:
-        data = paths.dataset_record(results, study.runs[run]["dataset"])
-        candidates += [] if data.exists() else [data]
-    return _last_line(results, *candidates)
+def _message(inputs: ReportInputs, run: str, row: dict[str, str]) -> str:
+    """Return the message of a run, or the end of its log, or of the log of its data."""
+    study, results, message = inputs.study, inputs.states.results, row.get("message", "")
+    if run in (*study.runs, *study.commands) and run not in inputs.runs:
+        candidates = [paths.run_record(paths.run_folder(results, run))]
+        if run in study.runs:
+            data = paths.dataset_record(results, study.runs[run]["dataset"])
+            candidates += [] if data.exists() else [data]
+        message = _last_line(results, *candidates) or message
+    if row["status"] == records.DIVERGED and row.get("epochs_run"):
+        message = f"{message} (epochs_run {row['epochs_run']})".strip()
+    return message
 
 
-def _measures(inputs: ReportInputs) -> Entries:
-    """Yield missing measures of finished runs, and missing timings, with the end of their logs."""
-    missing: dict[str, dict[str, str]] = {}
-    machines = (None, inputs.states.study.machine)
+def _missing_measures(inputs: ReportInputs) -> dict[tuple[str, str], str]:
+    """Return (measure, subject) -> end of the log, of finished runs' measures and of timings."""
+    machines, missing = (None, inputs.study.machine), {}
     for name, results in inputs.experiments.items():
         rows = [row for row in results.rows if row["status"] == records.FINISHED]
         finished = {row["run"] for row in rows if row.get("machine") in machines}
@@ -85,21 +84,8 @@ def _measures(inputs: ReportInputs) -> Entries:
             job = state.job
             if job.noun != TRAINING and state.is_missing and finished.issuperset(job.runs):
                 line = _last_line(inputs.states.results, job.path)
-                missing.setdefault(job.measure, {})[job.subject] = line
-    for measure, jobs in missing.items():
-        yield from ((("measure", measure, ""), job) for job in jobs.items())
-
-
-def _versions(inputs: ReportInputs) -> Entries:
-    for path, (step, version) in inputs.states.other_versions().items():
-        subject = inputs.states.by_record[path].job.subject
-        yield ("version", step, version), (subject, "")
-
-
-def _requirements(inputs: ReportInputs) -> Entries:
-    for requirement, jobs in inputs.states.waiting_jobs().items():
-        key = ("absent", requirement.status, requirement.title)
-        yield from ((key, (job.subject, job.measure)) for job in jobs)
+                missing[job.measure, job.subject] = line
+    return missing
 
 
 def _last_line(results: Path, *records_of_jobs: Path) -> str:

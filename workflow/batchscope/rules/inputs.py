@@ -1,20 +1,22 @@
-"""Planned study in, paths out: the inputs of rules, and the files and commands of measures.
+"""Planned study in, paths out: targets of a call of Snakemake, inputs of rules, files of measures.
 
-A new function returns the inputs of a rule, as text; `targets` decides which files are made.
+A file that the report needs is also a target if it is missing; `all_targets` lists them. The other
+functions return the inputs and the commands of rules.
 """
 
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
 from batchscope.core import project_files
 from batchscope.core.errors import unexpected
+from batchscope.host import requirements
 from batchscope.rules.study import RESULTS, CalledStudy
-from batchscope.store import jobs, paths
-from batchscope.study import names, tables
+from batchscope.store import interims, jobs, paths
+from batchscope.study import names, table_entries
 from batchscope.study.registry import ENTRIES
 from batchscope.study.specifications import Measure, Timing
 
@@ -23,7 +25,84 @@ TABLE_CODE = project_files.code_files("tables")
 FIGURE_CODE = project_files.code_files("figures")
 REPORT_CODE = [*project_files.code_files("report"), *project_files.templates()]
 
-TABLES = [f"{RESULTS}/studies/{{study}}/{{experiment}}/{name}" for name in tables.FILES]
+TABLES = [f"{RESULTS}/studies/{{study}}/{{experiment}}/{name}" for name in table_entries.FILES]
+
+
+def all_targets(study: CalledStudy) -> list[str]:
+    """Return the report, the table of the interim analysis, and all missing files that they need.
+
+    Behind an existing report, Snakemake makes a missing file only if it is a target. A partial
+    report needs no data and no records.
+    """
+    files = [study.headline, *all_tables(study), *claims_table(study)]
+    files += [f"{study.folder}/{name}/default_targets.json" for name in study.plan.experiments]
+    analyses = []
+    if not study.partial:
+        _check_data(study)
+        for dataset in study.table.data_states():
+            files += dataset_files(dataset)
+        files += _missing_results(study)
+        if study.plan.has_stages:
+            name = study.plan.folder_name
+            number = interims.current_number(RESULTS, name)
+            analyses = [paths.interim_table(RESULTS, name, number).as_posix()]
+    return [study.report, *analyses, *_missing_files([*files, *all_figures(study)])]
+
+
+def data_targets(study: CalledStudy) -> list[str]:
+    return [path for dataset in study.plan.datasets for path in dataset_files(dataset)]
+
+
+def run_targets(study: CalledStudy) -> list[str]:
+    needs = study.plan.runs | {name: run.needs for name, run in study.plan.commands.items()}
+    runs = (run for run in needs if not requirements.missing(needs[run]))
+    return [f"{RESULTS}/runs/{run}/record.json" for run in runs]
+
+
+def check_exists(targets: Iterable[str]) -> None:
+    if missing := _missing_files(targets):
+        listed = ", ".join(missing[:5])
+        sys.exit(f"{listed}: not made, though no job failed. Run the same command again.")
+
+
+def _missing_files(files: Iterable[str]) -> list[str]:
+    return [path for path in dict.fromkeys(files) if not os.path.exists(path)]
+
+
+def _missing_results(study: CalledStudy) -> Iterator[str]:
+    """Yield a missing file of each job that Snakemake would not make without a target.
+
+    If `complete.txt` of an experiment is missing, it is the target and Snakemake finds the missing
+    records behind it. Otherwise the first call would have thousands of targets.
+    """
+    for name, states in study.table.experiments.items():
+        complete = f"{study.folder}/{name}/complete.txt"
+        has_completed = os.path.exists(complete)
+        if not has_completed:
+            yield complete
+        for state in states:
+            if state.is_missing and (has_completed or state.job.path.exists()):
+                files = (path.as_posix() for path in study.table.files(state.job))
+                yield from _missing_files(files)[:1]
+
+
+def _check_data(study: CalledStudy) -> None:
+    """Exit if a data set lost files after results were made from it.
+
+    Snakemake would otherwise make these results again, or skip other missing files.
+    """
+    states = study.table.data_states().items()
+    incomplete = [dataset for dataset, is_complete in states if not is_complete]
+    states_of_jobs = study.table.by_record.items() if incomplete else ()
+    subjects = [state.job.subject for path, state in states_of_jobs if path.exists()]
+    used = {subject.split("+")[0] for subject in subjects}
+    lost = [name for name in incomplete if name in used or os.path.exists(dataset_record(name))]
+    if lost:
+        folders = ", ".join(f"{RESULTS}/data/{name}" for name in sorted(lost))
+        sys.exit(
+            f"{folders}: incomplete data (received fewer files than were prepared). Run `snakemake "
+            f"--cores 1 data{study.options}`, then this command again; nothing is trained again."
+        )
 
 
 def checked_path(path: str) -> str:
@@ -35,12 +114,6 @@ def checked_path(path: str) -> str:
 
 def environment_file(folder: str) -> str:
     return f"{folder}/envs/batchscope.yaml".replace("{", "{{").replace("}", "}}")
-
-
-def job_subject(wildcards: Any) -> str:
-    """Return the name of the run, timing configuration or sweep that a job is about."""
-    values = (getattr(wildcards, name, None) for name in ("run", "timing", "sweep"))
-    return next(value for value in values if value)
 
 
 def value_of_each_job(study: CalledStudy, value_of: Callable[[str], Any]) -> Any:
@@ -55,7 +128,12 @@ def value_of_each_job(study: CalledStudy, value_of: Callable[[str], Any]) -> Any
     values = [value_of(name) for name in subjects]
     if values and all(value == values[0] for value in values):
         return values[0]
-    return lambda wildcards: value_of(job_subject(wildcards))
+
+    def value_of_job(wildcards: Any) -> Any:
+        subjects = (getattr(wildcards, name, None) for name in ("run", "timing", "sweep"))
+        return value_of(next(subject for subject in subjects if subject))
+
+    return value_of_job
 
 
 def dataset_record(name: str) -> str:
@@ -153,12 +231,12 @@ def _complete_table_sources(study: CalledStudy, experiment: str) -> Iterator[str
         for job in (*trainings, *jobs.measure_jobs(planned, folder, machine)):
             if job.path.exists():
                 yield checked_path(job.path.as_posix())
-    suffixes = {name: entry.also_writes for name, entry in ENTRIES.items()}
     for state in study.table.experiments[experiment]:
         if not state.missing_requirement:
-            yield state.job.path.as_posix()
-            for suffix in suffixes.get(state.job.measure, ()):
-                yield state.job.path.with_suffix(suffix).as_posix()
+            # A run's record is written last: it stands for all files of the run.
+            is_run = state.job.noun == jobs.TRAINING
+            for path in [state.job.path] if is_run else study.table.files(state.job):
+                yield path.as_posix()
 
 
 def configuration_parts(study: CalledStudy, experiment: str) -> str:
@@ -187,11 +265,10 @@ def configuration_parts(study: CalledStudy, experiment: str) -> str:
     if planned.external_runs:  # A file with other content may have an older date.
         parts["runs"] = planned.external_runs.table.sha256
     left_out = [state for state in study.table.experiments[experiment] if state.missing_requirement]
-    requirements = (state.missing_requirement for state in left_out)
     if left_out:  # A result that is copied here later changes rows.
         existing = (state.job.path for state in left_out if state.job.path.exists())
         parts["left_out"] = {
-            "why": sorted({requirement.status for requirement in requirements}),
+            "why": sorted({state.missing_requirement.status for state in left_out}),
             "there": sorted(path.as_posix() for path in existing),
         }
     return json.dumps(parts, sort_keys=True)
@@ -201,7 +278,7 @@ def all_tables(study: CalledStudy) -> list[str]:
     return [
         f"{study.folder}/{experiment}/{name}"
         for experiment in study.plan.experiments
-        for name in tables.FILES
+        for name in table_entries.FILES
     ]
 
 
@@ -219,7 +296,6 @@ def tables_behind_claims(study: CalledStudy) -> list[str]:
 
 
 def logs_of_missing_results(study: CalledStudy) -> list[str]:
-    """Return the existing logs that a partial report quotes."""
     if not study.partial:
         return []
     return sorted(log.as_posix() for log in study.table.missing_logs() if log.exists())

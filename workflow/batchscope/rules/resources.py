@@ -62,6 +62,7 @@ def measure_gpus(name: str) -> int:
 
 
 def threads(name: str) -> int:
+    """Return the threads of a run or a timing; -1, no number, for a sweep that uses all."""
     return _factors(name)["threads"] or -1
 
 

@@ -1,4 +1,7 @@
-"""Start and end a call of Snakemake: checks and notes before the first job, lines at its end."""
+"""Prepare, start and end a call of Snakemake: environment, groups, checks, lines at its end.
+
+`workflow/rules/common.smk` calls these functions.
+"""
 
 import contextlib
 import logging
@@ -6,14 +9,19 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Any
 
 from batchscope.core import disk, project_files
 from batchscope.core.errors import UserError
 from batchscope.host import interruption, memory_limits, requirements
+from batchscope.rules import study as rules_study
 from batchscope.rules.study import RESULTS, CalledStudy
-from batchscope.store import interims, jobs, owners, paths, status
+from batchscope.store import interims, jobs, paths, status
+
+# Resource of Snakemake -> environment variable of SLURM with its amount.
+_SLURM_VARIABLES = {"_cores": "SLURM_CPUS_PER_TASK", "gpu": "SLURM_GPUS_ON_NODE"}
 
 
 def prepare_environment(gpus: bool, scheduled: bool = False) -> None:
@@ -36,6 +44,39 @@ def prepare_environment(gpus: bool, scheduled: bool = False) -> None:
         os.environ["PATH"] = f"{folder}{os.pathsep}{path}"
 
 
+def run_group_by_one_process(
+    workflow: Any, groups: list[str], before_first_job: Callable[[], None]
+) -> None:
+    """Let Snakemake run all members of a group by one process, within the job's resources.
+
+    The executor of a cluster starts one Snakemake on the node, without `--group-components` and
+    `--keep-going`. By default, that Snakemake would start another Snakemake for each connected
+    component of the group, on all cores of the node.
+
+    Args:
+        workflow: Snakemake's workflow, before it is executed.
+        groups: Names of the groups.
+        before_first_job: Called by the process that runs the members.
+    """
+    for resource, variable in _SLURM_VARIABLES.items():
+        if (count := os.environ.get(variable, "")).isdecimal():
+            workflow.register_resource(resource, int(count))
+    workflow.register_resource("mem_mb", int(memory_limits.limit_mb()))
+    execute = workflow.execute
+
+    def execute_all(executor_plugin: Any, **settings: Any) -> None:
+        workflow.group_settings.group_components = dict.fromkeys(groups, sys.maxsize)
+        workflow.execution_settings.keep_going = True
+        # srun starts that process by a shell. Without a trap, SIGTERM would end the shell, and
+        # SLURM would kill the trainings while they write their checkpoints.
+        workflow.remote_execution_settings.precommand = "trap : TERM"
+        if executor_plugin.common_settings.local_exec:
+            before_first_job()
+        execute(executor_plugin=executor_plugin, **settings)
+
+    workflow.execute = execute_all
+
+
 def is_shown(record: logging.LogRecord) -> bool:
     """Return whether a line of Snakemake's log is shown.
 
@@ -50,7 +91,7 @@ def is_shown(record: logging.LogRecord) -> bool:
 def start(study: CalledStudy) -> None:
     """Check user data and models, and leave notes for the jobs; exit if a check fails."""
     delete_leftovers(RESULTS)
-    owners.note_owner(study.folder, study.plan.name, study.config_path)
+    rules_study.note_owner(study.folder, study.plan.name, study.config_path)
     # Notes are no part of commands, because a changed command would make every run again. The
     # epochs that measures read, the study's place and the needs of a run change no result.
     jobs.note_epochs(study.table)
@@ -111,8 +152,8 @@ def open_stage_line(study: CalledStudy) -> str:
         if not interims.is_open(RESULTS, name):
             return f"Nothing is open after interim analysis {number}."
         analysed = interims.rows(RESULTS, name, number)
-        experiments = dict.fromkeys(row["experiment"] for row in analysed if row["seeds"])
-        planned = study.plan_again().plan
+        experiments = dict.fromkeys(row.experiment for row in analysed if row.seeds)
+        planned = rules_study.plan_study(study.config_path, study.scale)
         rows = status.rows(planned, RESULTS)
     except UserError as error:
         return str(error)

@@ -1,24 +1,28 @@
-"""Plan the study of a call of Snakemake when Snakemake reads the rules."""
+"""Plan the study of a call of Snakemake, and refuse the study name of another file.
 
-from __future__ import annotations
+A note in the folder of a study's tables names the file that owns them. Each call of Snakemake
+writes it again, so that the latest note belongs to the study that ran last.
+"""
 
+import contextlib
 import functools
 import json
+import os
 import shlex
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from batchscope.core import project_files
-from batchscope.core.errors import UserError, check_folder
+from batchscope.core import disk, project_files
+from batchscope.core.errors import ConfigError, UserError, check_folder
 from batchscope.host import requirements
-from batchscope.store import interims, jobs, owners, paths, records, status
-from batchscope.study import command_line, commands, plan
+from batchscope.store import interims, jobs, paths, records, status
+from batchscope.study import commands, plan, yaml_file
 from batchscope.study import config as configuration
 
 RESULTS = "results"
+OWNER_FILE = "owner.json"
 
 
 @dataclass(frozen=True)
@@ -69,10 +73,6 @@ class CalledStudy:
             expected = ", ".join(self.plan.datasets)
             sys.exit(f"{self.config_path}: no data set {dataset}; its data sets are: {expected}.")
 
-    def plan_again(self) -> CalledStudy:
-        """Return the study with the runs that follow from the last interim analysis."""
-        return replace(self, plan=plan_study(self.config_path, self.scale))
-
 
 def study_of_call(configfiles: list[Any], options: dict[str, Any]) -> CalledStudy:
     """Plan the study of a call of Snakemake; exit with the message if it has a problem.
@@ -84,14 +84,16 @@ def study_of_call(configfiles: list[Any], options: dict[str, Any]) -> CalledStud
     try:
         check_folder(RESULTS)
         files = [str(file) for file in configfiles] or [project_files.DEFAULT_CONFIG]
-        path = command_line.single_file(files)
+        path = configuration.single_file(files)
         read = configuration.options(options)
         planned = plan_study(path, read.scale, RESULTS)
         study = CalledStudy(planned, path, read.scale, read.partial)
-        owners.check_owner(study.folder, study.plan.name, path)
+        check_owner(study.folder, study.plan.name, path)
         # The table of jobs reads every folder of results, so it is made only if necessary.
-        is_lacking = any(map(requirements.missing, _needs_of_runs(study.plan)))
-        waiting_jobs = study.table.waiting_jobs() if is_lacking else {}
+        needs = [run.needs for run in planned.commands.values()]
+        for experiment in planned.experiments.values():
+            needs += experiment.factors()
+        waiting_jobs = study.table.waiting_jobs() if any(map(requirements.missing, needs)) else {}
     except UserError as error:
         sys.exit(str(error))  # An exception would add a traceback of the Snakefile.
     for line in (*study.plan.warnings, *status.requirement_lines(waiting_jobs)):
@@ -110,7 +112,44 @@ def plan_study(path: Path | str, scale: str, results: Path | str = RESULTS) -> p
     return configuration.study(path, scale, recorded=recorded, interim_results=stages)
 
 
-def _needs_of_runs(study: plan.Study) -> Iterator[dict[str, Any]]:
-    yield from (run.needs for run in study.commands.values())
-    for experiment in study.experiments.values():
-        yield from experiment.factors()
+def check_owner(folder: Path | str, study: str, config_path: Path | str) -> None:
+    """Check that the tables in a folder do not belong to another file with this study name.
+
+    Raises:
+        ConfigError: If they do, and the other file still has this name.
+        UserError: If the note is damaged.
+    """
+    path = Path(folder) / OWNER_FILE
+    if not path.exists():
+        return
+    owner = Path(folder, str(disk.read_json(path).get("config")))
+    if not owner.is_file() or owner.samefile(config_path):
+        return
+    with contextlib.suppress(UserError):  # An unreadable file may have the study name.
+        if yaml_file.read(owner).get("study") != study:
+            return
+    other = os.path.relpath(owner.resolve())
+    raise ConfigError(
+        [
+            f"study: received '{study}', as in {other}, with tables in {Path(folder)}; a name that "
+            f"no other file has is expected. Change `study:` in {config_path}, or delete {other}."
+        ]
+    )
+
+
+def note_owner(folder: Path | str, study: str, config_path: Path | str) -> None:
+    """Write the note that a file owns a folder's tables; raise errors as `check_owner` does."""
+    check_owner(folder, study, config_path)
+    # The path is relative, so that a project can move with its results.
+    path = os.path.relpath(Path(config_path).resolve(), Path(folder).resolve())
+    disk.write_json(Path(folder) / OWNER_FILE, {"config": path})
+
+
+def last_config(results: Path | str) -> tuple[str, str] | None:
+    """Return configuration file and scale of the study that ran last; None before the first run."""
+    owners = list(Path(results).glob(f"studies/*/{OWNER_FILE}"))
+    if not owners:
+        return None
+    owner = max(owners, key=lambda path: path.stat().st_mtime)
+    config_path = os.path.normpath(owner.parent / disk.read_json(owner, "config")["config"])
+    return config_path, "reduced" if owner.parent.name.endswith("-reduced") else "full"

@@ -1,7 +1,5 @@
 """Estimate the seconds of jobs from finished jobs of the same kind, else from timed steps."""
 
-from __future__ import annotations
-
 import contextlib
 import statistics
 from pathlib import Path
@@ -51,8 +49,8 @@ class Estimates:
     def command(self, run: CommandRun) -> float | None:
         return self._at((run.command.token,), run.factors["batch_size"])
 
-    def measure_or_timing(self, kind: Kind) -> float | None:
-        return self._at(kind, 1)
+    def measure_or_timing(self, measure: str, settings: str, name: str) -> float | None:
+        return self._at(_job_kind(measure, settings, name), 1)
 
     def _at(self, kind: Kind, batch_size: int) -> float | None:
         """Interpolate between batch sizes, because the time of a step is linear in the batch size.
@@ -70,7 +68,6 @@ class Estimates:
 
 
 def _finished_record(results: Path | str, run: str) -> dict[str, Any]:
-    """Return the record of a finished run; {} if the run has not finished."""
     path = paths.run_record(paths.run_folder(results, run))
     record = disk.read_json(path) if path.exists() else {}
     return record if record.get("status") == records.FINISHED else {}
@@ -82,8 +79,7 @@ def epoch_kind(factors: dict[str, Any]) -> Kind:
     return _EPOCH_KIND, *(str(factors[name]) for name in timed if name != "batch_size")
 
 
-def job_kind(measure: str, settings: str, name: str) -> Kind:
-    """Return the kind of a measure or timing of a run, a timing or a sweep."""
+def _job_kind(measure: str, settings: str, name: str) -> Kind:
     # The number of the repeat is left out, because repeats take the same time.
     parts = [part for part in settings.split("+") if not part.startswith(f"{REPEATS.alias}=")]
     return measure, "+".join(parts) or "default", *name.split("+")[:2]
@@ -99,7 +95,7 @@ def note_job(results: Path, measure: str, name: str, output: Path, seconds: floa
     The record does not contain them, so that it is the same after a repetition.
     """
     if disk.read_json(output).get("status") == records.FINISHED:
-        _append(results, job_kind(measure, output.stem, name), seconds)
+        _append(results, _job_kind(measure, output.stem, name), seconds)
 
 
 def _append(results: Path, key: Kind, seconds: float) -> None:

@@ -1,18 +1,31 @@
 """Read the interim analyses of a study, which alone determine its stage.
 
-Their tables list the open statements and the seeds of their runs. Before the first analysis, each
+`tables.study_tables.write_interim` writes their tables, which list the open statements and the
+seeds of their runs. A new column is read in `_parsed`. Before the first analysis, each
 experiment is at its first stage.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from batchscope.core import disk, errors
 from batchscope.store import paths
 from batchscope.study.stages import AddedRate, Stage
 
-_READ_COLUMNS = ("experiment", "planned", "seeds_to_resolve", "seeds", "runs")
+_READ_COLUMNS = ("experiment", "planned", "seeds", "runs")
+
+
+class InterimRow(NamedTuple):
+    """A row of an interim analysis: an open statement, an added learning rate, or neither."""
+
+    experiment: str
+    planned: int  # largest planned number of seeds
+    first: int  # first seed of the plan
+    seeds: int  # seeds of the runs in the next stage; 0 if nothing is open
+    runs: list[str]
+    added_rates: tuple[AddedRate, ...]
 
 
 def count(results: Path | str, study: str) -> int:
@@ -33,7 +46,7 @@ def count(results: Path | str, study: str) -> int:
     return len(numbers)
 
 
-def rows(results: Path | str, study: str, number: int) -> list[dict[str, str]]:
+def rows(results: Path | str, study: str, number: int) -> list[InterimRow]:
     """Return the rows of an interim analysis; raise a `UserError` if its table is corrupt."""
     path = paths.interim_table(results, study, number)
     # Later analyses depend on earlier ones, so that only the last can be deleted alone.
@@ -43,11 +56,17 @@ def rows(results: Path | str, study: str, number: int) -> list[dict[str, str]]:
         table = disk.read_rows(path, *_READ_COLUMNS, path_to_delete=delete)
         if not table:
             raise ValueError("no row of any experiment")
-        for row in table:
-            int(row["planned"]), int(row.get("first") or 0), int(row["seeds"] or 0)
-            json.loads(row["runs"] or "[]")
-            _added_rates(row)
-    return table
+        return [_parsed(row) for row in table]
+
+
+def _parsed(row: Mapping[str, str]) -> InterimRow:
+    rates = ()
+    if row.get("rate"):
+        sizes = tuple(map(int, json.loads(row["batch_sizes"])))
+        rates = (AddedRate(float(row["edge"]), float(row["rate"]), sizes),)
+    planned, first, seeds = int(row["planned"]), int(row.get("first") or 0), int(row["seeds"] or 0)
+    runs = json.loads(row["runs"] or "[]")
+    return InterimRow(row["experiment"], planned, first, seeds, runs, rates)
 
 
 def stages(results: Path | str, study: str) -> Mapping[str, Stage]:
@@ -55,29 +74,22 @@ def stages(results: Path | str, study: str) -> Mapping[str, Stage]:
     by_experiment: dict[str, Stage] = {}
     for number in range(1, count(results, study) + 1):
         for row in rows(results, study, number):
-            before = by_experiment.get(row["experiment"], Stage())
-            first = int(row.get("first") or 0)
+            before = by_experiment.get(row.experiment, Stage())
             # A stage with another first seed belongs to an earlier plan.
-            before = before if before.first == first else Stage()
+            before = before if before.first == row.first else Stage()
             seeds = {**before.seeds}
-            for run in json.loads(row["runs"] or "[]"):
-                seeds[run] = max(seeds.get(run, 0), int(row["seeds"]))
-            rates = (*before.added_rates, *_added_rates(row))
-            stage = Stage(int(row["planned"]), seeds, first=first, added_rates=rates)
-            by_experiment[row["experiment"]] = stage
+            for run in row.runs:
+                seeds[run] = max(seeds.get(run, 0), row.seeds)
+            rates = (*before.added_rates, *row.added_rates)
+            stage = Stage(row.planned, seeds, first=row.first, added_rates=rates)
+            by_experiment[row.experiment] = stage
     return by_experiment
-
-
-def _added_rates(row: Mapping[str, str]) -> Iterator[AddedRate]:
-    if row.get("rate"):
-        sizes = tuple(map(int, json.loads(row["batch_sizes"])))
-        yield AddedRate(float(row["edge"]), float(row["rate"]), sizes)
 
 
 def is_open(results: Path | str, study: str) -> bool:
     """Return whether the last interim analysis needs more runs, or no analysis exists yet."""
     number = count(results, study)
-    return not number or any(row["seeds"] for row in rows(results, study, number))
+    return not number or any(row.seeds for row in rows(results, study, number))
 
 
 def current_number(results: Path | str, study: str) -> int:

@@ -1,7 +1,12 @@
-"""List the jobs of a study with their files and states, and the epochs of weights that they read.
+"""Planned study and folder of results in; its jobs with their files and states out.
 
-A job is complete if its files exist and, for a measure, are not older than its run. Otherwise it is
-missing, or it waits for a requirement that this machine lacks: a GPU, cores, a file.
+`JobTable` makes the trainings and commands, and has the state of each job. A job is complete if its
+files exist and, for a measure, are not older than its run. Otherwise it is missing, or it waits for
+a requirement that this machine lacks: a GPU, cores, a file.
+
+`measure_jobs` and `timing_jobs` yield the other jobs; a new kind of job goes there. The functions
+from `settings_at_epoch` on find the epochs before the last one whose weights measures read; rules
+about these epochs are in `study.snapshot_epochs`.
 """
 
 import contextlib
@@ -17,7 +22,7 @@ from batchscope.core import disk
 from batchscope.core.errors import UserError
 from batchscope.host import requirements
 from batchscope.host.requirements import MissingRequirement
-from batchscope.store import estimates, paths, records
+from batchscope.store import paths, records
 from batchscope.study import batch_phases, names, plan, snapshot_epochs
 from batchscope.study.registry import ENTRIES, MEASURES, SWEEP_TIMINGS, TIMINGS
 from batchscope.study.run_factors import TIMING_ONLY_FACTORS
@@ -48,10 +53,6 @@ class Job:
     def subject(self) -> str:
         return self.sweep.name if self.sweep else self.runs[0]
 
-    @property
-    def kind(self) -> tuple[str, ...]:
-        return estimates.job_kind(self.measure, self.path.stem, self.subject)
-
 
 @dataclass(frozen=True)
 class JobState:
@@ -65,11 +66,6 @@ class JobState:
     @property
     def is_missing(self) -> bool:
         return not (self.is_complete or self.missing_requirement)
-
-    @property
-    def is_waiting(self) -> bool:
-        is_next = self.has_records or self.job.noun == TRAINING
-        return bool(self.missing_requirement) and not self.is_complete and is_next
 
 
 class JobTable:
@@ -138,7 +134,8 @@ class JobTable:
         """Return a map of each missing requirement to the jobs that wait for it."""
         waiting: dict[MissingRequirement, list[Job]] = {}
         for state in self.by_record.values():
-            if state.missing_requirement and state.is_waiting:
+            is_next = state.has_records or state.job.noun == TRAINING
+            if state.missing_requirement and is_next and not state.is_complete:
                 waiting.setdefault(state.missing_requirement, []).append(state.job)
         return waiting
 
@@ -204,7 +201,6 @@ def _other_version(job: Job) -> str | None:
 
 
 def status_without_record(factors: dict[str, Any]) -> str:
-    """Return the status of a run without a record: `missing`, or a missing requirement's status."""
     requirement = requirements.missing(factors)
     return requirement.status if requirement else records.MISSING
 

@@ -1,7 +1,7 @@
 """Report the progress of running jobs: each has a note in a file, which `watch` reads.
 
-A job deletes its note at its end. After `kill -9` the note stays, but its process does not exist. A
-training also writes lines into its log.
+A job deletes its note at its end. After `kill -9` the note stays, but its process does not exist.
+`Reporter` does this for a training, and also writes lines into its log.
 """
 
 import contextlib

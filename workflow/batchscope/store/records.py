@@ -1,13 +1,25 @@
-"""Read and write the records and files of data sets, runs and measures. `paths` has their names."""
+"""Parts of records and files below `results` that several packages share. `paths` has the names.
 
+The job that makes a record writes it: `datasets.preparation`, `training.trainer`,
+`external.command_runner`, `measures.measure_job` and `timing.timing_job`. Here are statuses, the
+columns of histories, weights as npz, the checked reading of a run's files (`RunFiles`), and the
+descriptions of packages and the machine. An entry of one kind of record belongs to its job; an
+entry of all records is added here.
+"""
+
+import contextlib
+import platform
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 from batchscope.core import disk, display
+from batchscope.host import requirements
 from batchscope.store import paths
 from batchscope.study import names, tasks
 from batchscope.study.registry import VERSIONS
@@ -19,6 +31,7 @@ OFF_TARGET, MISSING = "off_target", "missing"
 FITS = "fits"  # status of a trial of a batch size
 FAILED = (DIVERGED, OUT_OF_MEMORY, CRASHED)
 UNSUCCESSFUL = (*FAILED, OFF_TARGET)
+PACKAGES = ("tensorflow", "keras", "numpy", "scipy", "snakemake")  # with versions in records
 
 
 def history_columns(task: str) -> tuple[str, ...]:
@@ -84,7 +97,6 @@ def weight_members(
 
 
 def file_sha256(folder: Path, files: Iterable[str]) -> dict[str, str]:
-    """Return file -> SHA-256 of the files that exist in a run's folder, for its record."""
     return {file: disk.file_sha256(folder / file) for file in files if (folder / file).exists()}
 
 
@@ -153,4 +165,36 @@ def measure_record(
         "status": status,
         "values": values,
         **details,
+    }
+
+
+def package_versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[package] = metadata.version(package)
+    return versions
+
+
+def machine_description() -> dict[str, Any]:
+    """Return the CPU, cores, memory in GiB, NVIDIA GPUs and system of this machine."""
+    import pynvml as nvml
+
+    cpu = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+        cpu = models[0] if models else cpu
+    gpus: list[str] = []
+    with contextlib.suppress(nvml.NVMLError):
+        nvml.nvmlInit()
+        handles = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
+        gpus = [str(nvml.nvmlDeviceGetName(handle)) for handle in handles]
+    return {
+        "cpu": cpu,
+        "cores": psutil.cpu_count(logical=False),
+        "usable_cores": requirements.usable_cores(),
+        "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
+        "gpu": gpus,
+        "platform": platform.platform(),
     }

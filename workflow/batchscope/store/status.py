@@ -1,7 +1,5 @@
 """List a study's jobs with status and estimated seconds, and describe the remaining work."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -82,7 +80,7 @@ def _estimated_seconds(study: plan.Study, job: Job, estimates: Estimates) -> flo
         return estimates.training(study.runs[job.subject])
     if job.measure == SNAPSHOT:
         return estimates.training({**study.runs[job.subject], "epochs": int(job.path.stem)})
-    return estimates.measure_or_timing(job.kind)
+    return estimates.measure_or_timing(job.measure, job.path.stem, job.subject)
 
 
 def wall_seconds(study: plan.Study, job_rows: Iterable[JobRow], cores: int) -> float:

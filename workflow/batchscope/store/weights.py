@@ -1,6 +1,7 @@
 """Weights as arrays by name in, distances out: how far a training moved them.
 
-A new number about saved weights is a function here if it needs no TensorFlow.
+Trainings and measures use it, so it stands below both. A new number about saved weights is a
+function here if it needs no TensorFlow.
 """
 
 import math

@@ -19,8 +19,6 @@ At the largest batch size, only the rate changes. The schedules place the rises 
 A phase begins with the first update after its share of the examples, since batches are never cut.
 """
 
-from __future__ import annotations
-
 import bisect
 import functools
 import itertools
@@ -102,8 +100,9 @@ class Course:
     def __init__(self, factors: dict[str, Any], examples: float) -> None:
         self.phases, self.epochs, self.examples = batch_phases(factors), factors["epochs"], examples
         horizon = self.epochs * examples
-        # Used examples before each phase.
-        self._starts = [0, *(phase.share * horizon - _ROUNDING for phase in self.phases[1:])]
+        # Phases with the used examples before and after each.
+        starts = [0, *(phase.share * horizon - _ROUNDING for phase in self.phases[1:])]
+        self._spans = list(zip(self.phases, starts, [*starts[1:], math.inf], strict=True))
 
     @property
     def varies(self) -> bool:
@@ -113,12 +112,10 @@ class Course:
         """Return the segments of an epoch, one for each of its batch sizes; epochs count from 0."""
         before, used, step = epoch * self.examples, 0, 0
         segments: list[Segment] = []
-        ends = [*self._starts[1:], math.inf]
         while used < self.examples:
-            phase_index = next(index for index, end in enumerate(ends) if before + used < end)
-            size = self.phases[phase_index].batch_size
-            end = min(ends[phase_index] - before, self.examples)
-            steps = math.ceil((end - used) / size)
+            phase, end = next((phase, end) for phase, _, end in self._spans if before + used < end)
+            size = phase.batch_size
+            steps = math.ceil((min(end - before, self.examples) - used) / size)
             segments.append(Segment(step + steps, used - step * size, size))
             step, used = step + steps, used + steps * size
         return segments
@@ -128,7 +125,7 @@ class Course:
 
     @functools.cached_property
     def _updates_by_epochs(self) -> list[int]:
-        return [*itertools.accumulate(map(self.epoch_updates, range(self.epochs)), initial=0)]
+        return list(itertools.accumulate(map(self.epoch_updates, range(self.epochs)), initial=0))
 
     def updates(self, epochs: int) -> int:
         return self._updates_by_epochs[epochs] if self.varies else epochs * self.epoch_updates(0)
@@ -141,14 +138,13 @@ class Course:
         return [*positions, self.examples]
 
     def examples_after(self, epoch: int, step: int) -> int:
-        """Return the used examples of an epoch after a number of its updates."""
         _, offset, size = next(segment for segment in self.segments(epoch) if step <= segment.stop)
         return min(offset + step * size, self.examples)
 
     def rate_changes(self) -> list[tuple[int, float]]:
         """Return the updates that change the rate, with the new rate over the first one."""
         changes = [(0, 1.0)]
-        for phase, start in zip(self.phases[1:], self._starts[1:], strict=True):
+        for phase, start, _ in self._spans[1:]:
             epoch, position = divmod(math.ceil(start), self.examples)
             if epoch < self.epochs:
                 positions = self.example_positions(epoch)
@@ -161,8 +157,7 @@ class Course:
     def examples_by_size(self, used: float) -> dict[int, float]:
         """Return batch size -> number of its examples among the first `used` ones."""
         counts: dict[int, float] = {}
-        ends = [*self._starts[1:], math.inf]
-        for phase, start, end in zip(self.phases, self._starts, ends, strict=True):
+        for phase, start, end in self._spans:
             count = used - start if used < end else end - start
             if not count <= 0:  # An unknown number is NaN and stays NaN.
                 counts[phase.batch_size] = counts.get(phase.batch_size, 0.0) + count

@@ -1,7 +1,8 @@
 """Models of the claims in a study file, and the checks that `read` makes when planning.
 
 A claim is a checkable sentence of a document with its test. A new kind of test is a subclass of
-`Test` in `AnyTest`; its statistics are in `analysis.claims`.
+`Test` in `AnyTest`. Its range goes into `Test.bounds`, its own keys into the defaults above
+`AnyTest`, and cells of its own into `_planned_test`. Its statistics are in `analysis.claims`.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from pydantic_core import PydanticCustomError
 
 from batchscope.core import display
 from batchscope.core.problems import Place, Problem, received, unknown
-from batchscope.study import checks, external_columns, factor_models, figures, run_factors, tables
+from batchscope.study import factor_maps, figures, log_format, run_factors, table_entries
 from batchscope.study.figures import FIGURES
 from batchscope.study.model import UNIQUE, Model, Name, Number, Positive, Scalar, Text
 from batchscope.study.outcomes import FALLS
 from batchscope.study.registry import OUTCOME_MEASURES
-from batchscope.study.tables import CLAIMABLE_TABLES as TABLES
+from batchscope.study.table_entries import CLAIMABLE_TABLES as TABLES
 
 if TYPE_CHECKING:
     from batchscope.study.plan import PlannedExperiment
@@ -78,7 +79,7 @@ class Test(Model):
         """On the scale `ratio`, bounds are positive, and a margin is a factor above 1."""
         for key in ("above", "below", "near", "margin") if self.scale == RATIO else ():
             limit = 1 if key == "margin" else 0
-            if getattr(self, key, None) is not None and getattr(self, key) <= limit:
+            if getattr(self, key) is not None and getattr(self, key) <= limit:
                 text = "On the scale ratio, {key} should be greater than {limit}"
                 raise PydanticCustomError("ratio", text, {"key": key, "limit": limit})
         return self
@@ -92,7 +93,7 @@ class Test(Model):
 
     @property
     def timed(self) -> bool:
-        return self.table in tables.TIMING_TABLES
+        return self.table in table_entries.TIMING_TABLES
 
     @property
     def trend_experiment(self) -> str:
@@ -106,14 +107,23 @@ class Test(Model):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        falls = self.best == "lowest" if self.type == "argmax" else self.direction == FALLS
+        """Stated range of the value, the difference or the ratio."""
         no_change = 1.0 if self.ratio else 0.0
+        if self.type == "equivalence" or None not in (self.near, self.margin):
+            center = no_change if self.near is None else self.near
+            if self.ratio:
+                return center / self.margin, center * self.margin
+            return center - self.margin, center + self.margin
+        if isinstance(self, _BoundedTest):
+            low, high = self.above, self.below
+            return -math.inf if low is None else low, math.inf if high is None else high
+        falls = self.best == "lowest" if self.type == "argmax" else self.direction == FALLS
         return (-math.inf, no_change) if falls else (no_change, math.inf)
 
     @property
     def budget(self) -> dict[str, Any]:
         """The budget of trajectories; empty for other tables."""
-        budgets = tables.BUDGETS if self.table == "trajectories" else ()
+        budgets = table_entries.BUDGETS if self.table == "trajectories" else ()
         fixed = {name: self.cells.get(name, ()) for name in budgets}
         return {name: values[0] for name, values in fixed.items() if len(values) == 1}
 
@@ -129,12 +139,6 @@ class Test(Model):
         chosen_cells = ({self.over: self.chosen},) if self.chosen else ()
         for side in (*(self.sides or ({},)), *chosen_cells):
             yield {**self.cells, **side}
-
-
-def _bounds_around(test: Any, no_change: float) -> tuple[float, float]:
-    near, margin = getattr(test, "near", None), test.margin
-    center = no_change if near is None else near
-    return (center / margin, center * margin) if test.ratio else (center - margin, center + margin)
 
 
 class _BoundedTest(Test):
@@ -157,27 +161,6 @@ class _BoundedTest(Test):
             raise PydanticCustomError("bounds", "below should be greater than above")
         return self
 
-    @property
-    def bounds(self) -> tuple[float, float]:
-        if None not in (self.near, self.margin):
-            return _bounds_around(self, 0)
-        low, high = self.above, self.below
-        return -math.inf if low is None else low, math.inf if high is None else high
-
-
-class _TwoSidedTest(_BoundedTest):
-    """A test of two sides, the first minus the second."""
-
-    of: Cells
-    """One side of a comparison, or one series of an interaction."""
-    to: Cells
-    """The other side."""
-    scale: Scale = DIFFERENCE
-
-    @property
-    def sides(self) -> tuple[dict[str, Any], ...]:
-        return self.of, self.to
-
 
 class Trend(Test):
     """The column rises or falls."""
@@ -194,10 +177,6 @@ class Equivalence(Test):
     margin: Margin
     scale: Scale = DIFFERENCE
 
-    @property
-    def bounds(self) -> tuple[float, float]:
-        return _bounds_around(self, 1 if self.ratio else 0)
-
 
 class Value(_BoundedTest):
     """The column is within bounds."""
@@ -205,13 +184,22 @@ class Value(_BoundedTest):
     type: Literal["value"]
 
 
-class ComparisonTest(_TwoSidedTest):
+class ComparisonTest(_BoundedTest):
     """The difference or ratio of two sides is within bounds."""
 
     type: Literal["comparison"]
+    of: Cells
+    """One side of a comparison, or one series of an interaction."""
+    to: Cells
+    """The other side."""
+    scale: Scale = DIFFERENCE
+
+    @property
+    def sides(self) -> tuple[dict[str, Any], ...]:
+        return self.of, self.to
 
 
-class Interaction(_TwoSidedTest):
+class Interaction(ComparisonTest):
     """The difference or ratio of the slopes of two series is within bounds."""
 
     type: Literal["interaction"]
@@ -250,6 +238,7 @@ class ExceptionOf(Test):
 
 # Only some tests have these keys. Pydantic warns of fields that shadow attributes of a class.
 Test.direction, Test.best, Test.chosen, Test.scale = "", "highest", (), DIFFERENCE
+Test.above = Test.below = Test.near = Test.margin = None
 
 AnyTest = Annotated[
     Trend | Equivalence | Value | ComparisonTest | Interaction | Argmax | Order | ExceptionOf,
@@ -313,7 +302,7 @@ def _planned_test(
     """Return a test with the types of factors in its cells, and its problems."""
     problems: list[Problem] = []
     readers = _value_readers(experiment, test.table)
-    columns = {key: external_columns.prefixed_name(key) for key in experiment.command_factors}
+    columns = {key: log_format.prefixed_name(key) for key in experiment.command_factors}
 
     def read_values(key_place: Place, key: str, raw: tuple[Any, ...]) -> tuple[Any, ...]:
         if key not in readers:
@@ -345,7 +334,7 @@ def _planned_test(
         changed["chosen"] = read_values((*place, "is"), test.over, test.chosen)
     test = test.model_copy(update=changed)
     if test.table == "trajectories" and len(test.budget) != 1 and not problems:
-        text = f"Trajectories are read at one budget: {', '.join(tables.BUDGETS)}."
+        text = f"Trajectories are read at one budget: {', '.join(table_entries.BUDGETS)}."
         problems.append(Problem((*place, "cells"), text))
     problems += [*_unusable_columns(place, test, experiment), *_unpaired_sides(place, test)]
     return test, problems
@@ -361,7 +350,7 @@ def _value_readers(experiment: PlannedExperiment, table: str) -> dict[str, Calla
     """Return factor or key -> function that reads its value. Seeds pair cells and are no cells."""
     factors = run_factors.SWEEP_FACTORS if experiment.timings else run_factors.FACTORS
     if experiment.command_factors:
-        factors = factor_models.command_factors(experiment.command_factors)
+        factors = factor_maps.command_factors(experiment.command_factors)
     readers = {name: factor.read_item for name, factor in factors.items() if name != "seed"}
     readers |= dict.fromkeys(("dataset", "model", "machine"), str)
     for key in TABLES[table].keys:
@@ -379,13 +368,13 @@ def _unusable_columns(place: Place, test: Test, experiment: PlannedExperiment) -
         measures = dict.fromkeys(OUTCOME_MEASURES, {})
     valid = []
     if is_measured or is_trained:
-        valid = tables.claimable_columns(table, measures, experiment.tasks)
+        valid = table_entries.claimable_columns(table, measures, experiment.tasks)
     if experiment.commands and table in ("runs", "trajectories"):
-        valid += external_columns.metric_columns(experiment.metrics)
+        valid += log_format.metric_columns(experiment.metrics)
     if column not in valid:
         text = f"a column of {table}.csv that the experiment measures"
         yield received((*place, "column"), column, text, valid)
-    schedule = checks.horizon_schedule(experiment)
+    schedule = experiment.horizon_schedule
     if schedule and table == "trajectories":
         text = f"{schedule.expected}, or another table, {schedule.why}"
         yield received((*place, "table"), table, text)

@@ -1,25 +1,36 @@
-"""A user's command that makes runs: its placeholders, its inputs and the digest in its name."""
+"""A user's command that makes runs: its placeholders, its inputs and the digest in its name.
 
-from __future__ import annotations
+The functions from `make_grid` on plan the runs of an experiment with a command.
+"""
 
 import hashlib
 import os
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from batchscope.core import disk
 from batchscope.core.errors import UserError, check_regular
-from batchscope.study import names, setting
-from batchscope.study.factor_models import argument_text
+from batchscope.core.problems import Place, Problem, received
+from batchscope.study import model, names
+from batchscope.study.experiments import CommandExperiment
+from batchscope.study.factor_maps import (
+    NAME_BY_ALIAS,
+    RESERVED_NAMES,
+    argument_text,
+    command_factors,
+)
+from batchscope.study.grids import Grid, SeedPlan
 
 RUN_DIR = "run_dir"
 RESOURCES = ("threads", "gpus")
 # A doubled brace, a placeholder, or an unclosed brace.
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|\{")
+_SCRIPT_SUFFIXES = (".py", ".sh")
 
 
 @dataclass(frozen=True)
@@ -49,7 +60,7 @@ class Command:
         used = placeholders(self.texts)
         inputs |= {name: getattr(self, name) for name in RESOURCES if name in used}
         inputs |= {"alone": True} if self.alone else {}
-        return names.token("command", setting.digest(inputs))
+        return names.token("command", model.digest(inputs))
 
     @property
     def needs(self) -> dict[str, Any]:
@@ -79,7 +90,6 @@ class CommandRun(NamedTuple):
 
     @property
     def needs(self) -> dict[str, Any]:
-        """Resources of its command, and the paths that it requires."""
         texts, folder = self._placeholder_texts, self.command.folder
         paths = (os.path.expanduser(_filled(path, texts)) for path in self.command.requires)
         return self.command.needs | {"requires": [os.path.join(folder, path) for path in paths]}
@@ -93,7 +103,7 @@ class CommandRun(NamedTuple):
         return {"command": asdict(self.command), "factors": self.factors}
 
     @classmethod
-    def from_note(cls, note: Mapping[str, Any]) -> CommandRun:
+    def from_note(cls, note: Mapping[str, Any]) -> Self:
         command = {**note["command"], "words": tuple(note["command"]["words"])}
         return cls(Command(**command), note["factors"])
 
@@ -142,3 +152,119 @@ def _folder_files(folder: Path) -> Iterator[Path]:
 def _file_digest(path: Path) -> str:
     check_regular(path, "a file")
     return disk.file_sha256(path)
+
+
+def make_grid(
+    place: Place, keys: CommandExperiment, defaults: dict[str, Any], seeds: SeedPlan
+) -> Grid:
+    """Return the grid of an experiment, with the defaults of factors that a placeholder uses."""
+    explicit = {*keys.set, *keys.vary, *(name for case in keys.cases for name in case)}
+    used = placeholders((*keys.command, *keys.env.values()))
+    inherited = {name: value for name, value in defaults.items() if name in used - explicit}
+    factors = command_factors({*explicit, *inherited, "batch_size"})
+    del factors["seed"]
+    return Grid(place, factors, inherited, keys.set, keys.cases, keys.vary, *seeds)
+
+
+def read(place: Place, keys: CommandExperiment, folder: Path, problems: list[Problem]) -> Command:
+    """Return the command of an experiment. Inputs that cannot be read are added to `problems`."""
+    inputs = {}
+    for index, path in enumerate(keys.inputs):
+        try:
+            inputs[path] = sha256(folder / os.path.expanduser(path))
+        except UserError as error:
+            text = f"{error}. Expected a file or a folder, relative to the study file."
+            problems.append(Problem((*place, "inputs", index), text))
+    return Command(
+        keys.command,
+        keys.env,
+        inputs,
+        log=keys.log.explicit() | ({"metrics": keys.metrics} if keys.metrics else {}),
+        folder=os.path.abspath(folder),
+        threads=keys.resources.threads,
+        gpus=keys.resources.gpu,
+        memory_mb=keys.resources.mem_mb,
+        alone=keys.alone,
+        resume=keys.resume,
+        requires=keys.requires,
+    )
+
+
+def placeholder_problems(place: Place, keys: CommandExperiment, grid: Grid) -> Iterator[Problem]:
+    """Yield unknown placeholders, factors that no placeholder uses, and reserved factors."""
+    valid = {*grid.factors, "seed", RUN_DIR, *RESOURCES}
+    texts: dict[Place, str] = {("command", index): word for index, word in enumerate(keys.command)}
+    texts |= {("env", name): text for name, text in keys.env.items()}
+    used = placeholders(texts.values())
+    texts |= {("requires", index): path for index, path in enumerate(keys.requires)}
+    for key_place, text in texts.items():
+        allowed = sorted(valid - {RUN_DIR} if key_place[0] == "requires" else valid)
+        for name in sorted(placeholders([text]).difference(allowed)):
+            choices = [f"{{{item}}}" for item in allowed]
+            placeholder, expected = f"{{{name}}}" if name else "{", f"one of {', '.join(choices)}"
+            yield received((*place, *key_place), placeholder, f"{expected}, or {{{{", choices)
+    # Factor -> its key in the experiment.
+    stated: dict[str, Place] = {name: ("set", name) for name in keys.set}
+    cases = enumerate(keys.cases)
+    stated |= {name: ("cases", index, name) for index, case in cases for name in case}
+    stated |= {name: ("vary", name) for name in keys.vary}
+    for name, key in stated.items():
+        if text := _reason_reserved(name):
+            yield Problem((*place, *key), text)
+    for name, key in {"seed": ("seeds",), **stated}.items():
+        if name not in used:
+            text = f"The command does not use this factor. Add {{{name}}} to command or env."
+            yield Problem((*place, *key), text)
+
+
+def _reason_reserved(name: str) -> str:
+    """Return the reason why a command may not have a factor; empty if it may."""
+    if name == "seed":
+        return "The experiment's key `seeds` states the seeds."
+    if name in RESERVED_NAMES:
+        return "Choose another name, or state `resources: {threads: 4, gpu: 1}` in the experiment."
+    if name in NAME_BY_ALIAS:
+        return f"Unknown factor. Did you mean '{NAME_BY_ALIAS[name]}'?"
+    return "" if re.fullmatch("[a-z][a-z0-9_]{0,59}", name) else "Unknown factor."
+
+
+def make_runs(command: Command, grid: Grid, problems: list[Problem]) -> dict[str, CommandRun]:
+    """Return the runs by their names; add a problem and return none if two are equal."""
+    planned_runs: dict[str, CommandRun] = {}
+    first_runs: dict[str, str] = {}  # command with its arguments -> the first run that has it
+    for _, factors, _ in grid.combinations():
+        configuration = CommandRun(command, {**factors, "seed": grid.seeds[0]}).name
+        for seed in grid.seeds_of(configuration):
+            run = CommandRun(command, {**factors, "seed": seed})
+            first = first_runs.setdefault(repr(run.resolved(RUN_DIR)), run.name)
+            if first != run.name or run.name in planned_runs:
+                text = f"Two runs have the same command: {first} and {run.name}."
+                problems.append(Problem((*grid.place, "command"), text))
+                return {}
+            planned_runs[run.name] = run
+    return planned_runs
+
+
+def missing_inputs(place: Place, command: Command) -> Iterator[Problem]:
+    """Yield the scripts in a command's words that no input contains."""
+    inputs = {Path(os.path.normpath(path)) for path in command.inputs}
+    for word in command.words:
+        path = Path(os.path.normpath(word))
+        is_script = path.suffix in _SCRIPT_SUFFIXES and Path(command.folder, word).is_file()
+        if is_script and inputs.isdisjoint({path, *path.parents}):
+            text = f"A change of {word} makes no new run. Add inputs: [{word}]."
+            yield Problem((*place, "inputs"), text)
+
+
+def missing_programs(place: Place, runs: Mapping[str, CommandRun]) -> Iterator[Problem]:
+    """Yield the missing programs of commands. Runs that lack a required file are left out."""
+    programs = set()
+    for run in runs.values():
+        arguments, env = run.resolved(RUN_DIR)
+        if arguments and all(map(os.path.exists, run.needs["requires"])):
+            folder = run.command.folder if os.path.dirname(arguments[0]) else ""
+            programs.add((arguments[0], folder, env.get("PATH")))
+    for program, folder, path in sorted(programs, key=str):
+        if shutil.which(os.path.join(folder, program), path=path) is None:
+            text = "a program on the PATH, or its path relative to the study file"
+            yield received((*place, "command"), program, text)

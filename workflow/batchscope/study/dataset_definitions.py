@@ -1,7 +1,5 @@
 """Read definitions of data sets: models of `batchscope.datasets.sources`, which are found here."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
@@ -59,7 +57,7 @@ class DatasetInfo:
     definition: Any  # its `DataSource`
     training_examples: int | None
     image_side: int | None  # height and width of images in pixels
-    kind: str | None  # one of `example_kinds.KINDS`
+    kind: str | None  # one of `tasks.KINDS`
     task: str | None = tasks.CLASSIFICATION
 
     @classmethod

@@ -1,6 +1,8 @@
 """Name -> column of each table of verdicts, fits, advice and claims, in the order of writing.
 
-A new column is an item here, and a key of the rows that the table's module in `analysis` yields.
+The module of the same name in `analysis` makes the rows of a table, `to_target_tables` those of
+`CRITICAL` and `TO_TARGET`, `racing` those of `RACE`; `tables.study_tables` writes `INTERIMS`. A new
+column is an item here and a key of the rows. Planning needs the columns without pandas.
 """
 
 from batchscope.study.specifications import (
@@ -192,7 +194,6 @@ INTERIMS: dict[str, Column] = {
     "rate": Column("Learning rate beyond it in the next stage."),
     "batch_sizes": TextColumn("These batch sizes as JSON."),
 }
-
 RACE: dict[str, Column] = {
     "batch_size": IntegerColumn("Examples per update."),
     "learning_rate": Column("Learning rate before scaling."),

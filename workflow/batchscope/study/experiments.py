@@ -5,8 +5,6 @@ An experiment trains here, times steps, runs a command, or reads external runs. 
 new kind is a model in `KINDS` and `AnyExperiment`.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,7 +23,7 @@ from pydantic_core import PydanticCustomError
 
 from batchscope.core.problems import nearest
 from batchscope.study import stages, tasks
-from batchscope.study.factor_models import (
+from batchscope.study.factor_maps import (
     CommandFactors,
     CommandLists,
     TimingFactors,
@@ -34,7 +32,7 @@ from batchscope.study.factor_models import (
     TrainingLists,
     argument_text,
 )
-from batchscope.study.log_keys import CommandLog, Logs
+from batchscope.study.log_format import CommandLog, Logs
 from batchscope.study.model import (
     Count,
     Flag,
@@ -296,7 +294,7 @@ def _split_command(raw: Any) -> Any:
     return raw
 
 
-Word = Annotated[
+CommandWord = Annotated[
     str, BeforeValidator(_command_word, json_schema_input_type=str | int | float | bool)
 ]
 
@@ -305,7 +303,7 @@ class CommandExperiment(LoggedExperiment):
     """An experiment with runs of a user's command."""
 
     command: Annotated[
-        tuple[Word, ...],
+        tuple[CommandWord, ...],
         Field(min_length=1),
         BeforeValidator(_split_command, json_schema_input_type=Any),
     ]
@@ -327,7 +325,7 @@ class CommandExperiment(LoggedExperiment):
     """Files and folders, with placeholders. Runs are left out while one is missing."""
     log: CommandLog = CommandLog()
     """Place of a run's evaluations."""
-    env: dict[Annotated[str, Field(pattern="^[^=]+$")], Word] = {}
+    env: dict[Annotated[str, Field(pattern="^[^=]+$")], CommandWord] = {}
     """Environment variables, with placeholders as in `command`."""
     resources: Resources = Resources()
     """Resources that a run needs."""

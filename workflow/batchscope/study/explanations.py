@@ -4,8 +4,6 @@ A key is a code of `analysis` or `study`, or a word with underscores. The report
 behind a question mark, and `explain WORD` prints it.
 """
 
-from __future__ import annotations
-
 EXPLANATIONS = {
     # Verdicts.
     "supported": "The interval is in the stated range; at most 5 % of such verdicts are wrong.",

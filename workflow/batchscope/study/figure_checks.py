@@ -1,14 +1,13 @@
 """Decide which figures an experiment draws by default, and check those that it names."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator
 
 from batchscope.core import display
 from batchscope.core.problems import Place, Problem, received
-from batchscope.study.experiments import Experiment
+from batchscope.study.experiments import LoggedExperiment, TrainingExperiment
 from batchscope.study.figures import FIGURES
-from batchscope.study.registry import OUTCOME_MEASURES, SECONDS_TIMINGS, SWEEP_TIMINGS
+from batchscope.study.plan import PlannedExperiment
+from batchscope.study.registry import ENTRIES, OUTCOME_MEASURES, SECONDS_TIMINGS, SWEEP_TIMINGS
 from batchscope.study.specifications import Figure, FigureRequirement
 
 # Keys that give runs their seconds, as text for messages.
@@ -27,6 +26,7 @@ def default_figures(
         conditions: Requirements that it fulfils.
         columns: Columns of external runs and varied factors; None for trainings.
     """
+    # An experiment that only times sweeps has no training to draw.
     trains = not measures or not set(measures) <= SWEEP_TIMINGS.keys()
     names = []
     for name, figure in FIGURES.items():
@@ -60,41 +60,39 @@ def _missing_names(required: Iterable[str], present: Collection[str]) -> list[st
     return [name for name in required if set(name.split("|")).isdisjoint(present)]
 
 
-def problems(
-    place: Place, keys: Experiment, measures: Collection[str], timed: bool
-) -> Iterator[Problem]:
-    """Yield unknown figures, and figures with requirements that the experiment lacks.
-
-    Args:
-        measures: Measures or timings of the experiment.
-        timed: Whether its runs have seconds.
-    """
-    for key_place, name in _stated_names(place, keys):
-        if name not in FIGURES:
+def problems(planned: PlannedExperiment) -> Iterator[Problem]:
+    """Yield unknown figures, and figures with requirements that the experiment lacks."""
+    keys = planned.keys
+    # The columns of logs are unknown here; `checks.log_problems` compares figures with them.
+    is_logged = isinstance(keys, LoggedExperiment)
+    measures = ENTRIES if is_logged else {**planned.measures, **planned.timings}
+    lacks_seconds = isinstance(keys, TrainingExperiment) and not planned.timed
+    for key_place, name in _stated_names(planned):
+        figure = FIGURES.get(name)
+        if figure is None:
             yield received(key_place, name, "the name of a figure", FIGURES)
-        elif missing := _missing_names(FIGURES[name].measures, measures):
+        elif missing := _missing_names(figure.measures, measures):
             text = display.listed(names.replace("|", " or ") for names in missing)
-            yield _missing_requirement(key_place, FIGURES[name], f"{text} in measure or timing")
+            yield _missing_requirement(key_place, name, f"{text} in measure or timing")
         elif key_place[-2] == "published" and keys.figures and name not in keys.figures:
             yield received(key_place, name, "a figure of `figures`", keys.figures)
-    for key_place, figure in named_figures(place, keys):
-        if figure.variant_axis == "seconds" and not timed:
-            yield _missing_requirement(key_place, figure, SECONDS_SOURCES)
-        at_epochs = FigureRequirement.AT_EPOCHS
-        if at_epochs in figure.conditions and not keys.at_epochs:
-            yield _missing_requirement(key_place, figure, f"{at_epochs.value} in the experiment")
+        elif figure.variant_axis == "seconds" and lacks_seconds:
+            yield _missing_requirement(key_place, name, SECONDS_SOURCES)
+        elif FigureRequirement.AT_EPOCHS in figure.conditions and not keys.at_epochs:
+            yield _missing_requirement(key_place, name, "at_epochs in the experiment")
 
 
-def named_figures(place: Place, keys: Experiment) -> Iterator[tuple[Place, Figure]]:
-    for key_place, name in _stated_names(place, keys):
+def _missing_requirement(place: Place, name: str, required: str) -> Problem:
+    return Problem(place, f"The figure needs {required} (received '{name}').")
+
+
+def named_figures(planned: PlannedExperiment) -> Iterator[tuple[Place, Figure]]:
+    for key_place, name in _stated_names(planned):
         if name in FIGURES:
             yield key_place, FIGURES[name]
 
 
-def _stated_names(place: Place, keys: Experiment) -> Iterator[tuple[Place, str]]:
+def _stated_names(planned: PlannedExperiment) -> Iterator[tuple[Place, str]]:
+    keys, place = planned.keys, planned.place
     yield from (((*place, "figures", index), name) for index, name in enumerate(keys.figures))
     yield from (((*place, "published", name), name) for name in keys.published)
-
-
-def _missing_requirement(place: Place, figure: Figure, required: str) -> Problem:
-    return Problem(place, f"The figure needs {required} (received '{figure.name}').")

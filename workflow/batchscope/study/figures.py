@@ -4,8 +4,6 @@ A new figure of a single measure or timing is an item of the `ENTRY` of that mea
 several measures, or none, is an item of `_SHARED_FIGURES` here.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Sequence
@@ -14,11 +12,10 @@ from itertools import chain
 
 from batchscope.core import display
 from batchscope.study import tasks
-from batchscope.study.registry import MEASURES, OUTCOME_MEASURES, TIMINGS
-from batchscope.study.specifications import Figure, Panel, Scale
+from batchscope.study.registry import ENTRIES, OUTCOME_MEASURES
+from batchscope.study.specifications import USAGE_PANELS, Figure, Panel, Scale
 from batchscope.study.specifications import FigureRequirement as Condition
 from batchscope.study.tasks import METRICS, Metric
-from batchscope.study.timing_columns import USAGE_PANELS
 
 PRIMARY = "primary"  # name of the figure with the outcome or cost that decides
 LEADING_FIGURES = ("rate_map", PRIMARY, "primary_outcome")  # figures next to the advice
@@ -27,6 +24,7 @@ _PRIMARY = Figure(
     "{outcome} by batch size",
     "Quality",
     "At the best learning rate of each batch size. Shaded: recommended batch sizes.",
+    kind="primary",
     table="comparisons",
     conditions=(Condition.BATCH_SIZES,),
 )
@@ -191,8 +189,7 @@ _CATEGORIES = (
 
 def _figures_by_name() -> dict[str, Figure]:
     """Return all figures with their variants by name, in the order of categories."""
-    entries = chain(MEASURES.values(), TIMINGS.values())
-    defined = [*chain.from_iterable(entry.figures for entry in entries), *_SHARED_FIGURES]
+    defined = [*chain.from_iterable(entry.figures for entry in ENTRIES.values()), *_SHARED_FIGURES]
     figures = chain.from_iterable((figure, *figure.variants()) for figure in defined)
     in_order = sorted(figures, key=lambda figure: _CATEGORIES.index(figure.category))
     return {figure.name: figure for figure in in_order}
@@ -207,7 +204,7 @@ def for_tasks(name: str, task_names: tuple[str, ...]) -> Figure:
 
     A panel with `{metric}` becomes a panel for each metric of the tasks. A panel with `{first}`
     becomes a panel for the first metric of each task. Texts have the words of these metrics.
-    `{outcome}` stays in a title, because tables decide it (`deciding_outcome.with_title`).
+    `{outcome}` stays in a title, because tables decide it (`primary.with_title`).
     `{percent}`, `{points}` and `{error}` are empty unless the first metrics are shares, `{nats}`
     unless the losses are cross-entropies.
     """
@@ -215,23 +212,26 @@ def for_tasks(name: str, task_names: tuple[str, ...]) -> Figure:
     metrics = [METRICS[metric] for task in task_names for metric in tasks.TASKS[task]]
     first_metrics = [METRICS[tasks.TASKS[task][0]] for task in task_names]
     nats = display.aside(tasks.unit_for_tasks(tasks.NATS, task_names))
-    by_metric = [panel for panel in figure.panels if re.search("{(metric|first)}", panel.column)]
-    panels = [
-        replace(panel, label=_with_words(panel.label, metrics, first_metrics, nats))
-        for panel in figure.panels
-        if panel not in by_metric
-    ]
-    panels += [
-        _metric_panel(panel, metric)
-        for metric in metrics
-        for panel in by_metric
-        if "{metric}" in panel.column or metric in first_metrics
-    ]
-    title, caption = (
-        display.capital(_with_words(text, metrics, first_metrics, nats))
-        for text in (figure.title, figure.caption)
+
+    def with_words(text: str) -> str:
+        return _with_words(text, metrics, first_metrics).replace("{nats}", nats)
+
+    panels, metric_panels = [], []
+    for panel in figure.panels:
+        if re.search("{(metric|first)}", panel.column):
+            metric_panels.append(panel)
+        else:
+            panels.append(replace(panel, label=with_words(panel.label)))
+    for metric in metrics:
+        for panel in metric_panels:
+            if "{metric}" in panel.column or metric in first_metrics:
+                panels.append(_metric_panel(panel, metric))
+    return replace(
+        figure,
+        panels=tuple(panels),
+        title=display.capital(with_words(figure.title)),
+        caption=display.capital(with_words(figure.caption)),
     )
-    return replace(figure, panels=tuple(panels), title=title, caption=caption)
 
 
 def _metric_panel(panel: Panel, metric: Metric) -> Panel:
@@ -247,9 +247,7 @@ def _metric_panel(panel: Panel, metric: Metric) -> Panel:
     )
 
 
-def _with_words(
-    text: str, metrics: Sequence[Metric], first_metrics: Sequence[Metric], nats: str = ""
-) -> str:
+def _with_words(text: str, metrics: Sequence[Metric], first_metrics: Sequence[Metric]) -> str:
     """Return a text with the words of metrics; the placeholders of settings stay."""
     is_share = all(metric.share for metric in first_metrics)
     words = {
@@ -258,7 +256,6 @@ def _with_words(
         "{percent}": " (%)" if is_share else "",
         "{points}": " (points)" if is_share else "",
         "{error}": "".join(metric.error for metric in first_metrics),
-        "{nats}": nats,
     }
     for placeholder, replacement in words.items():
         text = text.replace(placeholder, replacement)

@@ -1,9 +1,8 @@
 """Keys `set`, `cases`, `vary` and `seeds` of an experiment in, factors of its runs out.
 
-A new check of the keys belongs to `Grid.problems`, a check of the factors to `study.checks`.
+A new check of the keys belongs to `Grid.problems`, a check of the factors to
+`study.incompatible_factors`.
 """
-
-from __future__ import annotations
 
 import functools
 import itertools
@@ -13,13 +12,38 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from batchscope.core import display
-from batchscope.core.problems import Place, Problem
-from batchscope.study.setting import Parameter
+from batchscope.core.problems import Place, Problem, received
+from batchscope.study import stages
+from batchscope.study.experiments import CommandExperiment, StagedSeeds, TrainingExperiment
+from batchscope.study.model import Parameter
 from batchscope.study.stages import Stage
 
 LEARNING_RATE = "learning_rate"
 # All seeds, the numbers of seeds at the interim analyses, and the results of these so far.
 SeedPlan = tuple[tuple[int, ...] | range, tuple[int, ...], Stage]
+
+
+def seed_plan(keys: TrainingExperiment | CommandExperiment, stage: Stage) -> SeedPlan:
+    """Return the seeds of an experiment. Several learning rates race over staged seeds.
+
+    Args:
+        stage: Result of the interim analyses so far.
+    """
+    seeds = keys.seeds
+    if not isinstance(seeds, StagedSeeds):
+        return seeds, (), stage
+    # Other factors of a case -> learning rates of the cases that share them.
+    rates: dict[str, list[Any]] = {"": list(keys.vary.get(LEARNING_RATE, ()))}
+    for case in keys.cases:
+        other_factors = {name: value for name, value in case.items() if name != LEARNING_RATE}
+        rates.setdefault(str(other_factors), []).append(case.get(LEARNING_RATE))
+    # A learning rate of a command may be a text, which has no neighbours.
+    numbers = [values for values in rates.values() if not any(isinstance(v, str) for v in values)]
+    has_race = any(len(values) > 1 for values in numbers)
+    analysis_seeds = stages.race_seeds if has_race else stages.analysis_seeds
+    # Other seeds have not been analysed yet.
+    current_stage = stage if stage.first == seeds.first else Stage()
+    return seeds.seeds, analysis_seeds(seeds.at_most), current_stage
 
 
 class Combination(NamedTuple):
@@ -49,10 +73,6 @@ class Grid:
         if not self.analyses:
             return self.seeds
         return self.seeds[: self.stage.seeds.get(configuration, self.analyses[0])]
-
-    @property
-    def size(self) -> int:
-        return math.prod([len(self.cases), len(self.seeds), *map(len, self.vary.values())])
 
     def combinations(self) -> Iterator[Combination]:
         """Yield the combinations of the file, then those with learning rates of later stages."""
@@ -90,8 +110,8 @@ class Grid:
             return (*self.place, "cases", case, factor)
         return (*self.place, "set", factor) if factor in self.set else ("defaults", factor)
 
-    def problems(self) -> Iterator[Problem]:
-        """Yield the factors that are stated twice, and the required ones that are missing."""
+    def problems(self, max_runs: int) -> Iterator[Problem]:
+        """Yield factors that are stated twice or missing, and a number of runs above a limit."""
         stated = {"set": {*self.set}, "cases": set().union(*self.cases), "vary": {*self.vary}}
         for factor in self.factors:
             keys = [key for key, factors in stated.items() if factor in factors]
@@ -103,3 +123,6 @@ class Grid:
             if factor.required and name not in (*present, "seed"):
                 text = "Missing factor. State it here, in defaults, in vary or in every case."
                 yield Problem((*self.place, "set", name), text)
+        size = math.prod([len(self.cases), len(self.seeds), *map(len, self.vary.values())])
+        if size > max_runs:
+            yield received(self.place, size, f"at most {max_runs} runs (max_runs)")

@@ -1,9 +1,9 @@
 """Check the factors of a run, or of a timed batch size, against each other and the data set.
 
 Each value has passed the checks of its own factor before. The place of each problem is its factor.
+A new check of trainings and timings goes into `_step_problems`, of one of them into
+`training_problems` or `timing_problems`.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,13 +12,19 @@ from typing import Any
 from batchscope.core import display
 from batchscope.core.errors import UserError
 from batchscope.core.problems import Problem, received
-from batchscope.study import names, optimizer_constants, run_factors
+from batchscope.study import names, run_factors
 from batchscope.study.batch_phases import SEESAW, STEPS
 from batchscope.study.dataset_definitions import DatasetInfo
-from batchscope.study.example_kinds import IMAGES, KINDS, NETWORKS
-from batchscope.study.optimizer_constants import DEFAULT
 from batchscope.study.registry import SWEEP_TIMINGS
-from batchscope.study.run_factors import CONSTANT, FACTORS, FALLING, Affects, factors_affecting
+from batchscope.study.run_factors import (
+    CONSTANT,
+    DEFAULT,
+    FACTORS,
+    FALLING,
+    Affects,
+    factors_affecting,
+)
+from batchscope.study.tasks import IMAGES, KINDS, NETWORKS
 
 # Replicas, and loops in Python, support only the defaults of these factors.
 _GRAPH_DEFAULTS = {name: FACTORS[name].default for name in factors_affecting(Affects.GRAPH)}
@@ -106,30 +112,45 @@ def _problem(factors: Factors, name: str, expected: str, why: str = "") -> Probl
 def _step_problems(factors: Factors, training_size: int | None) -> Problems:
     """Yield the problems of a step, in a training or in a timing."""
     yield from _above_training_set(factors, training_size)
+    for name in ("replicas", "micro_batch_size"):
+        if factors[name] > factors["batch_size"]:
+            yield _problem(factors, name, f"at most the batch size, {factors['batch_size']}")
     optimizer, momentum = factors["optimizer"], factors["momentum"]
     if momentum and optimizer not in ("sgd", "rmsprop"):
         yield _problem(factors, "momentum", "0, or sgd or rmsprop", f"for {optimizer}")
     if factors["nesterov"] and (optimizer != "sgd" or not momentum):
         why = f"for {optimizer}" if momentum else f"for {optimizer} without momentum"
         yield _problem(factors, "nesterov", "false, or sgd with a momentum above 0", why)
-    yield from _above_batch_size(factors, "replicas")
-    yield from _without_effect(factors)
-    yield from _graph_problems(factors)
+    # A stated factor needs an effect. A timing lacks the factors that do not change its times.
+    for name, factor in FACTORS.items():
+        if factors.get(name, factor.default) == factor.default:
+            continue
+        for switch in _SWITCHES:
+            values = factor.metadata.used_with.get(switch)
+            if values and factors[switch] not in values:
+                expected = f"its default, or {switch} {display.listed(values, 'or')}"
+                yield _problem(factors, name, expected, f"with {switch} {factors[switch]}")
+    # Crops are made before the training and do not change the graph, so the defaults lack them.
+    crops = {"augmentation": "crop"} if factors["augmentation"] == "crop" else {}
+    method, replicas = factors["method"], factors["replicas"]
+    if replicas > 1:
+        why = f"with {replicas} replicas"
+        yield from _not_default(factors, _GRAPH_DEFAULTS | crops, why, "1 replica")
+    if method != "plain" and factors["micro_batch_size"]:
+        yield _problem(factors, "micro_batch_size", "0, or method plain", f"with method {method}")
+    if method != "plain" and factors["precision"] == "mixed_float16":
+        why = f"with method {method}, which would use gradients of the scaled loss"
+        yield _problem(factors, "precision", "mixed_bfloat16 or float32, or method plain", why)
 
 
 def _above_training_set(
     factors: Factors, training_size: int | None, key: str = "batch_size"
 ) -> Problems:
-    """Yield a batch size above the training set, whose size is None if unknown."""
+    """Yield a batch size above the training set. Its size is None if unknown."""
     examples = (training_size or math.inf) * run_factors.training_copies(factors)
     if factors[key] > examples:
         name, _ = names.split_token(factors["dataset"])
         yield _problem(factors, key, f"at most {examples}, the training examples of {name}")
-
-
-def _above_batch_size(factors: Factors, name: str) -> Problems:
-    if factors[name] > factors["batch_size"]:
-        yield _problem(factors, name, f"at most the batch size, {factors['batch_size']}")
 
 
 def _not_default(factors: Factors, defaults: Mapping[str, Any], why: str, fix: str) -> Problems:
@@ -139,40 +160,11 @@ def _not_default(factors: Factors, defaults: Mapping[str, Any], why: str, fix: s
             yield _problem(factors, name, f"{value}, or {fix}", why)
 
 
-def _without_effect(factors: Factors) -> Problems:
-    """Yield the factors that are stated, but have no effect with the value of another factor."""
-    for name, factor in FACTORS.items():
-        # A timing has only the factors that the time of a step depends on.
-        if factors.get(name, factor.default) == factor.default:
-            continue
-        for switch in _SWITCHES:
-            values = factor.metadata.used_with.get(switch)
-            if values and factors[switch] not in values:
-                expected = f"its default, or {switch} {display.listed(values, 'or')}"
-                yield _problem(factors, name, expected, f"with {switch} {factors[switch]}")
-
-
-def _graph_problems(factors: Factors) -> Problems:
-    """Yield the factors that the graph of a divided or accumulated batch excludes."""
-    # Crops are made before the training and do not change the graph, so the defaults lack them.
-    crops = {"augmentation": "crop"} if factors["augmentation"] == "crop" else {}
-    method, replicas = factors["method"], factors["replicas"]
-    if replicas > 1:
-        why = f"with {replicas} replicas"
-        yield from _not_default(factors, _GRAPH_DEFAULTS | crops, why, "1 replica")
-    yield from _above_batch_size(factors, "micro_batch_size")
-    if method != "plain" and factors["micro_batch_size"]:
-        yield _problem(factors, "micro_batch_size", "0, or method plain", f"with method {method}")
-    if method != "plain" and factors["precision"] == "mixed_float16":
-        why = f"with method {method}, which would use gradients of the scaled loss"
-        yield _problem(factors, "precision", "mixed_bfloat16 or float32, or method plain", why)
-
-
 def _constant_problems(factors: Factors) -> Problems:
     """Yield the constants that an optimizer lacks, or that `beta_scaling` makes negative."""
     optimizer, is_valid = factors["optimizer"], True
-    for name in optimizer_constants.CONSTANT_NAMES:
-        optimizers = optimizer_constants.optimizers_with(name)
+    for name in run_factors.CONSTANT_NAMES:
+        optimizers = run_factors.optimizers_with(name)
         if factors[name] != DEFAULT and optimizer not in optimizers:
             expected = f"default, or {display.listed(optimizers, 'or')}"
             yield _problem(factors, name, expected, f"for {optimizer}")
@@ -181,13 +173,13 @@ def _constant_problems(factors: Factors) -> Problems:
             yield _problem(factors, name, "a number below 1, since at 1 nothing is forgotten")
             is_valid = False
     scaling = factors["beta_scaling"]
-    constants = optimizer_constants.SCALED_CONSTANTS.get(scaling, ())
-    optimizers = optimizer_constants.optimizers_with(*constants)
+    constants = run_factors.SCALED_CONSTANTS.get(scaling, ())
+    optimizers = run_factors.optimizers_with(*constants)
     if optimizer not in optimizers:
         expected = f"none, or {display.listed(optimizers, 'or')}"
         yield _problem(factors, "beta_scaling", expected, f"for {optimizer}")
     elif is_valid and scaling == "square_root":
-        constants = optimizer_constants.scaled_constants(factors)
+        constants = run_factors.scaled_constants(factors)
         smallest = min(constants["beta_1"], constants["beta_2"])
         if smallest < 0:
             sizes = f"{factors['batch_size']} and base_batch_size {factors['base_batch_size']}"

@@ -4,8 +4,6 @@ A file is Python, or a model that Keras saved. Its digest covers imported module
 and files that its string literals name, such as weights. The files are parsed, never imported.
 """
 
-from __future__ import annotations
-
 import ast
 import os
 import sys
@@ -14,8 +12,8 @@ from pathlib import Path
 
 from batchscope.core import disk
 from batchscope.core.errors import UserError
-from batchscope.core.problems import Place, Problem, received, why_unmet
-from batchscope.study import names, setting
+from batchscope.core.problems import received, why_unmet
+from batchscope.study import model, names
 
 # These modules are imported before any model file, so local files of their names are never used.
 _FOREIGN_MODULES = {*sys.stdlib_module_names, "batchscope", "keras", "numpy", "tensorflow"}
@@ -23,7 +21,20 @@ _SAVED_SUFFIX = ".keras"
 
 
 def token(name: str, path: str) -> str:
-    return names.token(name, digest(path))
+    """Return the name of a user-defined model in paths, without running its file.
+
+    Raises:
+        UserError: If it is no readable Python file or saved model, or imports invalid Python.
+    """
+    has_suffix = path.endswith((".py", _SAVED_SUFFIX))
+    why = why_unmet(Path(path), Path.is_file) if has_suffix else ""
+    if why is not None:
+        expected = "an existing Python file or a .keras file"
+        raise UserError(received((), path, expected, why=why).text)
+    try:
+        return names.token(name, digest(path))
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}.") from None
 
 
 def digest(path: Path | str) -> str:
@@ -36,7 +47,7 @@ def digest(path: Path | str) -> str:
     files = sorted(local_modules(path).values())
     digests = {file.relative_to(folder).as_posix(): disk.file_sha256(file) for file in files}
     digests |= {text: disk.file_sha256(file) for text, file in named_files(path).items()}
-    return setting.digest([disk.file_sha256(Path(path)), digests])
+    return model.digest([disk.file_sha256(Path(path)), digests])
 
 
 def is_saved(path: Path | str) -> bool:
@@ -107,17 +118,3 @@ def _parse(file: Path) -> ast.Module:
         place = f"{file}:{error.lineno}" if isinstance(error, SyntaxError) else file
         reason = getattr(error, "msg", "invalid Python")
         raise UserError(f"{place}: {type(error).__name__}: {reason}.") from None
-
-
-def find_problem(place: Place, path: str) -> Problem | None:
-    """Return a problem of a user's model file without running the file; None if it is valid."""
-    has_suffix = path.endswith((".py", _SAVED_SUFFIX))
-    if not has_suffix or (why := why_unmet(Path(path), Path.is_file)) is not None:
-        expected = "an existing Python file or a .keras file"
-        return received(place, path, expected, why=why if has_suffix else "")
-    try:
-        digest(path)
-    except (UserError, OSError) as error:
-        reason = f"{path}: {error.strerror}." if isinstance(error, OSError) else error
-        return Problem(place, str(reason))
-    return None

@@ -8,18 +8,16 @@ A name always spells the factors without a default. It spells other factors, and
 measures, only if they differ from their default. Defaults never change, so names stay valid.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from batchscope.study.factor_models import command_factors
+from batchscope.study.factor_maps import command_factors
+from batchscope.study.model import Parameter
 from batchscope.study.registry import ENTRIES
 from batchscope.study.run_factors import FACTORS, SWEEP_FACTORS, TIMING_CORE, TIMING_FACTORS
-from batchscope.study.setting import Parameter
 
 MAX_NAME_LENGTH = 200
 IDS = ("dataset", "model")  # These factors begin a name, without their alias.
@@ -115,7 +113,6 @@ def configuration(name: str) -> Configuration:
 
 
 def settings_name(measure: str, settings: dict[str, Any]) -> str:
-    """Return the name of the settings of a measure or a timing; `default` if all are defaults."""
     return Codec(ENTRIES[measure].parameters).name(settings)
 
 
@@ -127,7 +124,7 @@ def parse_settings(measure: str, name: str) -> dict[str, Any]:
 class Sweep:
     """A timing job over several batch sizes in turns, so that disturbances affect them equally.
 
-    The name has ranges of batch sizes: `digits-1f0a93c2+mlp+bs=1-4_8+opt=sgd+dev=cpu+th=1`.
+    Its name is such as `digits-1f0a93c2+mlp+bs=1-4_8+opt=sgd+dev=cpu+th=1`.
     """
 
     factors: dict[str, Any]  # factors without the batch size
@@ -138,21 +135,16 @@ class Sweep:
         return _SWEEP.name({**self.factors, "batch_size": self.batch_sizes})
 
 
-def format_sizes(batch_sizes: Iterable[int]) -> str:
-    """Return batch sizes as text: `1-4_8_15-18`; three or more in succession are a range."""
-    parts: list[str] = []
-    ordered = enumerate(sorted(set(batch_sizes)))
-    for _, successive in itertools.groupby(ordered, lambda pair: pair[1] - pair[0]):
-        texts = [str(size) for _, size in successive]
-        parts += [f"{texts[0]}-{texts[-1]}"] if len(texts) >= _MIN_RANGE else texts
-    return "_".join(parts)
-
-
 class _BatchSizes(Parameter):
-    """The batch sizes of a sweep."""
+    """The batch sizes of a sweep, such as `1-4_8`; three or more in succession are a range."""
 
-    def text(self, value: Any) -> str:
-        return format_sizes(value)
+    def text(self, value: Iterable[int]) -> str:
+        parts: list[str] = []
+        ordered = enumerate(sorted(set(value)))
+        for _, successive in itertools.groupby(ordered, lambda pair: pair[1] - pair[0]):
+            texts = [str(size) for _, size in successive]
+            parts += [f"{texts[0]}-{texts[-1]}"] if len(texts) >= _MIN_RANGE else texts
+        return "_".join(parts)
 
     def parse(self, text: str) -> tuple[int, ...]:
         sizes: list[int] = []
@@ -176,13 +168,13 @@ def parse_sweep(name: str) -> Sweep:
 
 def group_into_sweeps(combinations: Iterable[dict[str, Any]]) -> Iterator[Sweep]:
     """Yield one sweep for every combination of all factors but the batch size, in order."""
-    sizes: dict[tuple[Any, ...], set[int]] = {}
+    sizes: dict[tuple[tuple[str, Any], ...], set[int]] = {}
     names = [name for name in SWEEP_FACTORS if name != "batch_size"]
     for combination in combinations:
-        key = tuple(combination[name] for name in names)
-        sizes.setdefault(key, set()).add(combination["batch_size"])
-    for key, batch_sizes in sizes.items():
-        yield Sweep(dict(zip(names, key, strict=True)), tuple(sorted(batch_sizes)))
+        factors = tuple((name, combination[name]) for name in names)
+        sizes.setdefault(factors, set()).add(combination["batch_size"])
+    for factors, batch_sizes in sizes.items():
+        yield Sweep(dict(factors), tuple(sorted(batch_sizes)))
 
 
 def command_name(token: str, values: Mapping[str, Any]) -> str:

@@ -1,8 +1,35 @@
-"""Verdicts, their reasons, and limits for them. The templates have the words of verdicts."""
+"""Comparisons of batch sizes: their budgets, their verdicts with reasons, and limits for both.
 
-from __future__ import annotations
+Trainings are compared at equal epochs, updates or seconds, at a target, or at their ends. The
+templates have the words of verdicts.
+"""
 
 import enum
+from collections.abc import Collection
+from typing import Any
+
+from batchscope.study import tasks
+
+EPOCHS, UPDATES, SECONDS = "epochs", "updates", "seconds"
+TARGET, CONVERGENCE = "target", "convergence"
+END = "end"  # Runs are compared at their ends, regardless of their lengths.
+EXAMPLES = "examples"  # Runs with a single row each end at the same number of examples.
+ENDS = (CONVERGENCE, END, EXAMPLES)  # kinds that compare the ends of runs
+# Kind -> its column of trajectories.csv.
+AXES = {EPOCHS: "epoch", UPDATES: "updates", SECONDS: "seconds"}
+COST_KINDS = (TARGET, EXAMPLES, EPOCHS)  # kinds that compare costs
+COSTS = ("updates", "examples", "seconds")  # columns of costs to a target, which are outcomes
+# Targets that every training of the task evaluates, even at the ends of epochs only.
+ALWAYS_EVALUATED = ("validation_loss", *(f"validation_{name}" for name in tasks.METRICS))
+# Columns of trajectories.csv that may be a target.
+TARGETS = (
+    *("train_loss", *ALWAYS_EVALUATED),
+    *("test_loss", *(f"test_{name}" for name in tasks.METRICS)),
+)
+# A batch size may take longer to a target than the fastest one by this share of its seconds.
+MAX_SLOWDOWN = 0.1
+# Examples count as equal up to this ratio, since the last batch of an epoch may be padded.
+_SAME_EXAMPLES = 1.05
 
 RISES, FALLS = "rises", "falls"
 LEVEL = 0.05  # false discovery rate of a family; error rate of a comparison with the best
@@ -51,3 +78,25 @@ class Reason(enum.StrEnum):
     NO_MACHINE = "no_machine"  # There are no results of a second machine.
     NO_CORES = "no_cores"  # The machine has fewer cores than the runs need.
     NOT_INSTALLED = "not_installed"  # A file that the command requires is missing.
+
+
+def equal_budget(ends: Any) -> tuple[str, float] | None:
+    """Return kind and value of the budget at which runs ended; None if their ends are unequal.
+
+    Args:
+        ends: A frame with one row per run.
+    """
+    for kind, column, max_ratio in (
+        (EXAMPLES, "examples", _SAME_EXAMPLES),
+        (UPDATES, "updates", 1),
+        (EPOCHS, "epoch", 1),
+    ):
+        costs = ends.get(column, ())
+        if len(costs) and costs.notna().all() and costs.max() <= max_ratio * costs.min():
+            return kind, float(costs.min())
+    return None
+
+
+def end_kinds(kinds: Collection[str]) -> tuple[str, ...]:
+    """Return the kinds that compare the ends of runs, among the kinds that a table has."""
+    return ENDS if {*ENDS} & {*kinds} else (EPOCHS,)

@@ -1,26 +1,41 @@
 """A planned study: the models of its file, and the runs and sweeps that follow from them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
-from batchscope.study import factor_models, run_factors, stages, tasks
+from batchscope.core.problems import Place
+from batchscope.study import stages
 from batchscope.study.claims import Claim
 from batchscope.study.commands import CommandRun
-from batchscope.study.names import Sweep
+from batchscope.study.experiments import Experiment, MeasureRequest
+from batchscope.study.names import LongNameError, Sweep
 from batchscope.study.outcomes import MIN_SEEDS
 from batchscope.study.published_numbers import PublishedValues
-
-if TYPE_CHECKING:
-    from batchscope.study.experiments import Experiment
-    from batchscope.study.study_file import StudyFile
+from batchscope.study.run_factors import CONSTANT, FALLING, HORIZON_REASON, horizon_factor
+from batchscope.study.study_file import StudyFile
+from batchscope.study.tasks import CLASSIFICATION, Metrics
 
 # Names of the two runs of a pair, at the positions 0 and 1 of the line between their weights.
 Pair = tuple[str, str]
+_MAX_PAIR_LENGTH = 210  # for both names; a file name has 255 characters
+
+
+class HorizonSchedule(NamedTuple):
+    """A factor that makes rate or batch size depend on the horizon, and its value."""
+
+    factor: str
+    value: str
+
+    @property
+    def why(self) -> str:
+        return f"with {self.factor} {self.value}, {HORIZON_REASON}"
+
+    @property
+    def expected(self) -> str:
+        return f"{self.factor} {CONSTANT}"
 
 
 @dataclass(frozen=True)
@@ -32,9 +47,7 @@ class PlannedExperiment:
         vary: Factor -> values. Data sets and models are names with digests, as in paths.
         numbers: Published values by figure.
         runs: Training -> its factors, in order: cases, then vary as written, then seeds.
-        seeds: Seeds of the runs so far.
         analyses: Seeds before each interim analysis; empty if their number is fixed.
-        pairs: Measure of two runs -> names of the runs of each pair.
         timed: Whether the runs have seconds: from a timing or from logs.
         tasks: Tasks that may be learned; all if only the logs know.
         sweeps: Sweeps over batch sizes of a timing experiment.
@@ -48,19 +61,33 @@ class PlannedExperiment:
     vary: dict[str, tuple[Any, ...]]
     numbers: dict[str, tuple[PublishedValues, ...]] = field(default_factory=dict)
     runs: dict[str, dict[str, Any]] = field(default_factory=dict)
-    seeds: tuple[int, ...] = ()
     analyses: tuple[int, ...] = ()
-    pairs: dict[str, tuple[Pair, ...]] = field(default_factory=dict)
     timed: bool = False
-    tasks: tuple[str, ...] = (tasks.CLASSIFICATION,)
+    tasks: tuple[str, ...] = (CLASSIFICATION,)
     sweeps: tuple[Sweep, ...] = ()
     commands: dict[str, CommandRun] = field(default_factory=dict)
     columns: tuple[str, ...] | None = None
     external_runs: Any = field(default=None, repr=False, compare=False)
 
     @property
+    def place(self) -> Place:
+        return ("experiments", self.name)
+
+    @property
     def title(self) -> str:
         return self.keys.title or self.name
+
+    @cached_property
+    def seeds(self) -> tuple[int, ...]:
+        """Seeds of the runs so far; empty for external runs."""
+        runs = [*self.runs.values(), *(run.factors for run in self.commands.values())]
+        return tuple(dict.fromkeys(run["seed"] for run in runs))
+
+    @cached_property
+    def pairs(self) -> dict[str, tuple[Pair, ...]]:
+        """Measure of two runs -> names of the runs of each pair."""
+        requests = (request for request in self.keys.measure if request.between)
+        return {request.name: _run_pairs(request, self.runs) for request in requests}
 
     @property
     def deciding_analyses(self) -> tuple[int, ...]:
@@ -68,7 +95,11 @@ class PlannedExperiment:
 
     @property
     def verdict_seeds(self) -> int:
-        """Seeds so far; at least those of the first analysis that decides statements."""
+        """Number of seeds of every batch size, at least as at the first deciding analysis."""
+        if self.external_runs:
+            rows_of_series = (rows.groupby("batch_size") for rows in self.external_runs.series)
+            seeds = (rows["seed"].agg(set) for rows in rows_of_series)
+            return min(len(set.intersection(*by_size)) for by_size in seeds)
         return max(len(self.seeds), *self.deciding_analyses[:1], 0)
 
     @property
@@ -81,17 +112,18 @@ class PlannedExperiment:
         sizes = {run["batch_size"] for run in self.runs.values()}
         return tuple(sorted(sizes or (self.vary["batch_size"] if self.columns else ())))
 
-    @property
-    def depends_on_horizon(self) -> bool:
-        """Whether rates or batch sizes depend on the horizon: prefixes are no shorter trainings."""
-        return bool(self.schedule) or any(map(run_factors.horizon_factor, self.runs.values()))
-
-    @property
-    def schedule(self) -> str:
-        """A schedule of runs with logs that falls towards the horizon; empty if none does."""
+    @cached_property
+    def horizon_schedule(self) -> HorizonSchedule | None:
+        """A schedule that ties runs to their horizon, so that no prefix is a shorter training."""
         if self.external_runs:
-            return self.external_runs.schedule
-        return factor_models.falling_schedule(run.factors for run in self.commands.values())
+            schedule = self.external_runs.schedule
+        else:
+            schedules = (run.factors.get("schedule") for run in self.commands.values())
+            schedule = next((name for name in schedules if name in FALLING), "")
+        if schedule:
+            return HorizonSchedule("schedule", schedule)
+        factors = ((horizon_factor(run), run) for run in self.runs.values())
+        return next((HorizonSchedule(name, run[name]) for name, run in factors if name), None)
 
     @property
     def has_evaluations(self) -> bool:
@@ -100,7 +132,7 @@ class PlannedExperiment:
         return all(run["evaluate_every"] for run in self.runs.values())
 
     @cached_property
-    def metrics(self) -> tasks.Metrics:
+    def metrics(self) -> Metrics:
         return self.keys.user_metrics
 
     @property
@@ -122,6 +154,29 @@ class PlannedExperiment:
     def factors(self) -> Iterator[dict[str, Any]]:
         yield from self.runs.values()
         yield from (sweep.factors for sweep in self.sweeps)
+
+
+def _run_pairs(request: MeasureRequest, runs: dict[str, dict[str, Any]]) -> tuple[Pair, ...]:
+    """Return the names of the runs in each pair of a measure: equal in every factor but one."""
+    [(factor, (small_value, large_value))] = request.between.items()
+
+    def shared_values(factors: dict[str, Any]) -> tuple[Any, ...]:
+        return tuple(value for name, value in factors.items() if name != factor)
+
+    large_runs = {
+        shared_values(factors): name
+        for name, factors in runs.items()
+        if factors[factor] == large_value
+    }
+    pairs = tuple(
+        (name, large_runs[shared_values(factors)])
+        for name, factors in runs.items()
+        if factors[factor] == small_value and shared_values(factors) in large_runs
+    )
+    # A cluster's executor makes one file name of both runs and the settings.
+    if any(len(small_run) + len(large_run) > _MAX_PAIR_LENGTH for small_run, large_run in pairs):
+        raise LongNameError(f"Expected pairs of at most {_MAX_PAIR_LENGTH} characters.")
+    return pairs
 
 
 def folder_name(study: str, reduced: bool) -> str:
@@ -157,7 +212,7 @@ class Study:
     folder: Path | None = field(default=None, repr=False, compare=False)
 
     @property
-    def metrics(self) -> tasks.Metrics:
+    def metrics(self) -> Metrics:
         by_experiment = (experiment.metrics for experiment in self.experiments.values())
         return tuple(dict.fromkeys(metric for metrics in by_experiment for metric in metrics))
 

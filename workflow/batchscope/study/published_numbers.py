@@ -7,8 +7,6 @@ each column. It is validated and becomes a `PublishedValues`::
     {optimizer: adam, batch_size: [32, 128], test_accuracy: [0.6859, 0.6977]}
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,8 +17,8 @@ from pydantic_core import PydanticCustomError
 
 from batchscope.core import display
 from batchscope.core.problems import Place, Problem, received
-from batchscope.study import columns
-from batchscope.study.factor_models import OpenFactors, value_fields
+from batchscope.study import table_entries
+from batchscope.study.factor_maps import OpenFactors, factor_fields
 from batchscope.study.model import Count, GeneratedModel, Number, Unique
 from batchscope.study.run_factors import EVERY_FACTOR
 from batchscope.study.specifications import Column, PercentColumn, PositiveColumn
@@ -53,7 +51,7 @@ _DOCUMENT_COLUMNS = {
 
 # Column -> label, unit and range of its values, by default those of runs.csv.
 COLUMNS: dict[str, Column] = {
-    name: _DOCUMENT_COLUMNS.get(name) or columns.describe(name)
+    name: _DOCUMENT_COLUMNS.get(name) or table_entries.describe(name)
     for names in COLUMNS_BY_FIGURE.values()
     for name in names
 }
@@ -90,7 +88,7 @@ def _series_type(name: str, base: type[GeneratedModel] = GeneratedModel) -> Any:
     """Return the type of a series: a map of factors and columns that `_read_series` reads."""
     factors = {key: item for key, item in EVERY_FACTOR.items() if key not in ("seed", "batch_size")}
     batch_sizes = (Unique[Count], Field(description="The document's batch sizes."))
-    fields = {"batch_size": batch_sizes, **value_fields(factors)}
+    fields = {"batch_size": batch_sizes, **factor_fields(factors)}
     for key, column in COLUMNS.items():
         # A JSON schema has no infinite bounds.
         low, high = (None if math.isinf(end) else end for end in (column.minimum, column.maximum))

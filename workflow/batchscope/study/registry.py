@@ -1,42 +1,31 @@
 """All measures and timings, which their packages define as `ENTRY`, and versions of all steps."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 from batchscope.study.specifications import Entry, Measure, Timing
 
-Kind = TypeVar("Kind", bound=Entry)
 
-
-def discover(package: str, kind: type[Kind]) -> dict[str, Kind]:
+def _discover(package: str) -> dict[str, Any]:
     """Return the specifications of a package of the library, by name and in order.
 
     A module that assigns `ENTRY` is a plug-in. Other modules are helpers and may be slow to import,
     so the text of each module is searched first.
-
-    Raises:
-        TypeError: If `ENTRY` of a module is not of the kind.
     """
     entries = []
     for path in Path(__file__).parents[1].joinpath(package).glob("*.py"):
-        if not re.search(r"^ENTRY = ", path.read_text(encoding="utf-8"), re.MULTILINE):
-            continue
-        module = importlib.import_module(f"batchscope.{package}.{path.stem}")
-        if not isinstance(module.ENTRY, kind):
-            text = f"{module.__name__}: expected ENTRY to be a {kind.__name__}."
-            raise TypeError(f"{text} Received: {module.ENTRY!r}")
-        doc = " ".join(module.__doc__.partition("\n\n")[0].split())
-        entries.append(module.ENTRY.with_name(path.stem, doc))
+        if re.search(r"^ENTRY = ", path.read_text(encoding="utf-8"), re.MULTILINE):
+            module = importlib.import_module(f"batchscope.{package}.{path.stem}")
+            doc = " ".join(module.__doc__.partition("\n\n")[0].split())
+            entries.append(module.ENTRY.with_name(path.stem, doc))
     entries.sort(key=lambda entry: (entry.order, entry.name))
     return {entry.name: entry for entry in entries}
 
 
-MEASURES = discover("measures", Measure)
-TIMINGS = discover("timing", Timing)
+MEASURES: dict[str, Measure] = _discover("measures")
+TIMINGS: dict[str, Timing] = _discover("timing")
 # Measures of losses and metrics.
 OUTCOME_MEASURES = {name: entry for name, entry in MEASURES.items() if entry.outcomes}
 # Timings of a training's configuration, under `measure`; timings of sweeps, under `timing`.

@@ -1,24 +1,32 @@
-"""The factors of a training run, and those that only a timing experiment may vary.
+"""The factors of a training run, those that only a timing may vary, and constants that follow.
 
 A new factor is appended to `RunFactors` or `TimingOnlyFactors`. Factors that exclude each other are
 checked in `study.incompatible_factors`.
 """
 
-from __future__ import annotations
-
 import enum
 import functools
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from batchscope.study import optimizer_constants, setting
 from batchscope.study.batch_phases import SEESAW, STEPS
-from batchscope.study.model import Flag, Integer, Model, Number, Positive, Seed, Share, Text
-from batchscope.study.optimizer_constants import DEFAULT
-from batchscope.study.setting import Parameter, Setting, Word
+from batchscope.study.model import (
+    Flag,
+    Integer,
+    Model,
+    Number,
+    Parameter,
+    Positive,
+    Seed,
+    Setting,
+    Share,
+    Text,
+    Word,
+    parameters,
+)
 
 # Larger numbers are mistakes.
 MAX_EXAMPLES, MAX_EPOCHS, MAX_STEPS = 10**8, 10**6, 10**6
@@ -28,6 +36,31 @@ MAX_EXAMPLES, MAX_EPOCHS, MAX_STEPS = 10**8, 10**6, 10**6
 CONSTANT = "constant"
 FALLING = ("cosine", "linear")
 HORIZON_REASON = "which goes by the horizon: before its end a training is no shorter training"
+# This value of a constant stands for the default of the optimizer.
+DEFAULT = -1.0
+
+_ADAM = {"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-7}
+# Optimizer, as papers write it -> Keras's defaults. A missing weight decay is 0.
+_OPTIMIZERS: dict[str, dict[str, float]] = {
+    "Adadelta": {"epsilon": 1e-7},
+    "Adafactor": {},
+    "Adagrad": {"epsilon": 1e-7},
+    "Adam": _ADAM,
+    "Adamax": _ADAM,
+    "AdamW": {**_ADAM, "weight_decay": 0.004},
+    "FTRL": {},
+    "LAMB": _ADAM,
+    "Lion": {"beta_1": 0.9, "beta_2": 0.99},
+    "Nadam": _ADAM,
+    "RMSprop": {"epsilon": 1e-7},
+    "SGD": {},
+}
+# Optimizer, as study files write it -> Keras's defaults.
+DEFAULT_CONSTANTS = {title.lower(): constants for title, constants in _OPTIMIZERS.items()}
+TITLES = {title.lower(): title for title in _OPTIMIZERS}
+CONSTANT_NAMES = ("beta_1", "beta_2", "epsilon", "weight_decay")
+# Rule -> constants that an optimizer needs for it.
+SCALED_CONSTANTS = {"half_life": ("beta_2",), "square_root": ("beta_1", "beta_2", "epsilon")}
 _LOOPS = {
     "graph": "loop in the graph",
     "eager": "eager",
@@ -64,15 +97,13 @@ class Factor(Setting):
     Attributes:
         affects: Properties of a training that depend on it.
         used_with: Other factor -> values that give this one an effect; one match is enough.
-        titles: Text value -> how people write it.
-        phrase: Words for a value: `{}` is its title or number, `{s}` the end of a plural. Default:
-            name and value.
+        phrase: Words for a value: `{}` is the value, `{s}` the end of a plural. Default: name and
+            value.
         phrases: Value -> words, instead of `phrase`.
     """
 
     affects: Affects = Affects.NOTHING
     used_with: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    titles: Mapping[str, str] = field(default_factory=dict)
     phrase: str = ""
     phrases: Mapping[Any, str] = field(default_factory=dict)
 
@@ -81,12 +112,20 @@ Examples = Annotated[Integer, Field(ge=1, le=MAX_EXAMPLES)]
 ExamplesOrNone = Annotated[Integer, Field(ge=0, le=MAX_EXAMPLES)]  # 0 for none
 Epochs = Annotated[Integer, Field(ge=1, le=MAX_EPOCHS)]
 EpochsOrNone = Annotated[Integer, Field(ge=0, le=MAX_EPOCHS)]
+Steps = Annotated[Integer, Field(ge=1, le=MAX_STEPS)]
 NotNegative = Annotated[Number, Field(ge=0)]
 UpToOne = Annotated[Number, Field(ge=0, le=1)]
 Threads = Annotated[Integer, Field(ge=1, le=4096)]
+# Other factor -> values that give a factor an effect.
+_PROXIMAL = {"method": ("proximal",)}
+_SCALED = {
+    "learning_rate_scaling": ("linear", "sqrt"),
+    "beta_scaling": ("half_life", "square_root"),
+}
+_RISING = {"batch_schedule": (STEPS, SEESAW)}
+_AT_STEPS = {"batch_schedule": (STEPS,)}
 # The word `default` may replace a number: it stands for the optimizer's own default.
 KerasDefault = Word("default", DEFAULT)
-_THREADS = Factor("th", "threads", Affects.STEP, phrase="{} thread{s}", phrases={0: "all threads"})
 
 
 def _constant(alias: str, name: str, affects: Affects = Affects.NOTHING) -> Factor:
@@ -109,8 +148,7 @@ class RunFactors(Model):
     learning_rate: Annotated[Positive, Factor("lr")]
     """Learning rate before scaling."""
     optimizer: Annotated[
-        Literal[tuple(optimizer_constants.DEFAULT_CONSTANTS)],
-        Factor("opt", affects=Affects.STEP, titles=optimizer_constants.TITLES, phrase="{}"),
+        Literal[tuple(DEFAULT_CONSTANTS)], Factor("opt", affects=Affects.STEP, phrases=TITLES)
     ]
     """Keras optimizer."""
     epochs: Annotated[Epochs, Factor("ep", "epochs")]
@@ -127,38 +165,27 @@ class RunFactors(Model):
         Literal["none", "linear", "sqrt"],
         Factor(
             "lrs",
-            titles={"sqrt": "square-root"},
             phrase="{} scaling",
-            phrases={"none": "no scaling"},
+            phrases={"none": "no scaling", "sqrt": "square-root scaling"},
         ),
     ] = "none"
     """Scaling of the learning rate with batch_size / base_batch_size."""
-    base_batch_size: Annotated[
-        Examples,
-        Factor(
-            "bbs",
-            used_with={
-                "learning_rate_scaling": ("linear", "sqrt"),
-                "beta_scaling": ("half_life", "square_root"),
-            },
-        ),
-    ] = 32
+    base_batch_size: Annotated[Examples, Factor("bbs", used_with=_SCALED)] = 32
     """Batch size of the unscaled learning rate."""
     device: Annotated[
         Literal["cpu", "gpu"],
-        Factor("dev", affects=Affects.STEP, titles={"cpu": "CPU", "gpu": "GPU"}, phrase="{}"),
+        Factor("dev", affects=Affects.STEP, phrases={"cpu": "CPU", "gpu": "GPU"}),
     ] = "cpu"
     """Device of the training."""
-    threads: Annotated[Threads, _THREADS] = 1
+    threads: Annotated[
+        Threads,
+        Factor("th", "threads", Affects.STEP, phrase="{} thread{s}", phrases={0: "all threads"}),
+    ] = 1
     """Threads of a training."""
     warmup_epochs: Annotated[
         EpochsOrNone,
         Factor(
-            "wu",
-            "epochs",
-            Affects.UPDATE,
-            phrase="{} epoch{s} of warmup",
-            phrases={0: "no warmup"},
+            "wu", "epochs", Affects.UPDATE, phrase="{} epoch{s} of warmup", phrases={0: "no warmup"}
         ),
     ] = 0
     """Epochs in which the rate rises linearly to the scaled one, from the unscaled one or 0."""
@@ -184,23 +211,16 @@ class RunFactors(Model):
         Factor(
             "method",
             affects=Affects.STEP | Affects.GRAPH | Affects.UPDATE,
-            titles={"sam": "SAM"},
             phrase="{} updates",
+            phrases={"sam": "SAM updates"},
         ),
     ] = "plain"
     """Update of the weights; proximal takes inner steps near the previous weights."""
-    gamma: Annotated[NotNegative, Factor("gamma", used_with={"method": ("proximal",)})] = 1.0
+    gamma: Annotated[NotNegative, Factor("gamma", used_with=_PROXIMAL)] = 1.0
     """Weight of the distance from the previous weights, for proximal."""
     inner_steps: Annotated[
-        Integer,
-        Field(ge=1, le=MAX_STEPS),
-        Factor(
-            "inner",
-            "steps",
-            Affects.STEP,
-            used_with={"method": ("proximal",)},
-            phrase="{} inner step{s}",
-        ),
+        Steps,
+        Factor("inner", "steps", Affects.STEP, used_with=_PROXIMAL, phrase="{} inner step{s}"),
     ] = 5
     """Steps per batch, for proximal."""
     rho: Annotated[Positive, Factor("rho", used_with={"method": ("sam",)})] = 0.05
@@ -228,7 +248,13 @@ class RunFactors(Model):
     """Each update subtracts rate * weight_decay * w from a weight w; default: Keras's."""
     beta_scaling: Annotated[
         Literal["none", "half_life", "square_root"],
-        Factor("bsc", titles={"half_life": "half-life", "square_root": "square-root"}),
+        Factor(
+            "bsc",
+            phrases={
+                "half_life": "beta scaling half-life",
+                "square_root": "beta scaling square-root",
+            },
+        ),
     ] = "none"
     """Scaling with k = batch_size / base_batch_size: half_life gives beta_2^k; square_root gives
     1 - k (1 - beta) for both betas, and epsilon / sqrt(k).
@@ -265,24 +291,20 @@ class RunFactors(Model):
     """Batch size during training: constant, rising at steps, or rising each time `schedule` divides
     the rate by another batch_rise_factor (seesaw).
     """
-    batch_rise_factor: Annotated[
-        Number, Field(gt=1, le=1024), Factor("brf", used_with={"batch_schedule": (STEPS, SEESAW)})
-    ] = 2.0
+    batch_rise_factor: Annotated[Number, Field(gt=1, le=1024), Factor("brf", used_with=_RISING)] = (
+        2.0
+    )
     """Factor on the batch size at a rise, which replaces dividing the rate by it."""
     largest_batch_size: Annotated[
-        ExamplesOrNone,
-        Factor("lbs", "examples", used_with={"batch_schedule": (STEPS, SEESAW)}, phrase="up to {}"),
+        ExamplesOrNone, Factor("lbs", "examples", used_with=_RISING, phrase="up to {}")
     ] = 0
     """Largest batch size of a schedule; then the rate is divided."""
     batch_rises: Annotated[
-        Integer,
-        Field(ge=1, le=64),
-        Factor("brn", used_with={"batch_schedule": (STEPS,)}, phrase="{} rise{s}"),
+        Integer, Field(ge=1, le=64), Factor("brn", used_with=_AT_STEPS, phrase="{} rise{s}")
     ] = 1
     """Number of rises, for steps."""
     batch_rises_from: Annotated[
-        Share,
-        Factor("brs", used_with={"batch_schedule": (STEPS,)}, phrase="from {} of the examples"),
+        Share, Factor("brs", used_with=_AT_STEPS, phrase="from {} of the examples")
     ] = 0.5
     """Share of the examples before the first rise, for steps; the others are evenly spaced."""
 
@@ -305,16 +327,8 @@ class TimingOnlyFactors(Model):
     """Delay before every step."""
 
 
-class _ThreadsOfTimings(Model):
-    """Threads of a timing, which may use every core of its job."""
-
-    threads: Annotated[Threads, Word("all", 0), _THREADS] = 1
-    """Threads of a training."""
-
-
 @functools.cache
 def factors_affecting(properties: Affects) -> tuple[str, ...]:
-    """Return the factors that affect one of some properties, in the order of names."""
     return tuple(name for name, factor in FACTORS.items() if factor.metadata.affects & properties)
 
 
@@ -334,8 +348,8 @@ def is_used(name: str, values: Mapping[str, Collection[Any]]) -> bool:
     return not switches or any({*conditions[other]} & {*values[other]} for other in switches)
 
 
-FACTORS: dict[str, Parameter] = setting.parameters(RunFactors)
-TIMING_ONLY_FACTORS: dict[str, Parameter] = setting.parameters(TimingOnlyFactors)
+FACTORS: dict[str, Parameter] = parameters(RunFactors)
+TIMING_ONLY_FACTORS: dict[str, Parameter] = parameters(TimingOnlyFactors)
 # A name of a timing configuration has the factors that a step's time depends on. These come first
 # and are always spelled.
 TIMING_CORE = ("dataset", "model", "batch_size", "optimizer", "device", "threads")
@@ -343,7 +357,8 @@ TIMING_FACTORS = tuple(dict.fromkeys([*TIMING_CORE, *factors_affecting(Affects.S
 # Factors of timing experiments, in the order of names and tables.
 SWEEP_FACTORS: dict[str, Parameter] = {
     **{name: FACTORS[name] for name in TIMING_FACTORS},
-    **setting.parameters(_ThreadsOfTimings),
+    # A timing may use every core of its job.
+    "threads": replace(FACTORS["threads"], annotation=Annotated[Threads, Word("all", 0)]),
     **TIMING_ONLY_FACTORS,
 }
 # Factors of runs and of timing experiments, in the order of tables that have both.
@@ -366,3 +381,35 @@ def gpu_count(factors: Mapping[str, Any]) -> int:
 
 def training_copies(factors: Mapping[str, Any]) -> int:
     return 2 if factors["augmentation"] == "crop" else 1
+
+
+def optimizers_with(*names: str) -> tuple[str, ...]:
+    """Return the optimizers that have all of some constants.
+
+    All optimizers except ftrl have a weight decay: ftrl computes weights from sums of gradients.
+    """
+    required = set(names) - {"weight_decay"}
+    optimizers = [name for name, values in DEFAULT_CONSTANTS.items() if required <= set(values)]
+    return tuple(name for name in optimizers if name != "ftrl" or "weight_decay" not in names)
+
+
+def scaled_constants(factors: dict[str, Any]) -> dict[str, float]:
+    """Return every constant of a run's optimizer, with k = batch_size / base_batch_size.
+
+    `beta_scaling: half_life` makes beta_2 into beta_2^k, so that the second moment forgets after
+    the same number of examples (M. Marek et al. 2025, "Small Batch Size Training for Language
+    Models", arXiv 2507.07101). `square_root` makes both betas into 1 - k (1 - beta) and epsilon
+    into epsilon / sqrt(k). With `learning_rate_scaling: sqrt` that is the square-root scaling rule
+    of Adam (S. Malladi et al. 2022, "On the SDEs and Scaling Rules for Adaptive Gradient
+    Algorithms", arXiv 2205.10287).
+    """
+    constants = {"weight_decay": 0.0, **DEFAULT_CONSTANTS[factors["optimizer"]]}
+    constants |= {name: factors[name] for name in constants if factors[name] != DEFAULT}
+    k = factors["batch_size"] / factors["base_batch_size"]
+    if factors["beta_scaling"] == "half_life":
+        constants["beta_2"] **= k
+    elif factors["beta_scaling"] == "square_root":
+        for name in ("beta_1", "beta_2"):
+            constants[name] = 1 - k * (1 - constants[name])
+        constants["epsilon"] /= k**0.5
+    return constants

@@ -3,8 +3,6 @@
 Pydantic's locations also name the members of unions, which are no part of a place.
 """
 
-from __future__ import annotations
-
 import re
 import types
 import typing
@@ -15,7 +13,7 @@ from pydantic import BaseModel, Discriminator, Tag, ValidationError
 from pydantic.fields import FieldInfo
 
 from batchscope.core.problems import Place, Problem, hint, missing_blank, nearest, show
-from batchscope.study.factor_models import NAME_BY_ALIAS
+from batchscope.study.factor_maps import NAME_BY_ALIAS
 
 _MAX_LISTED = 24
 # Some types of error have our own wording, since pydantic's names Python's types and our classes.
@@ -75,55 +73,44 @@ def _locate(loc: tuple[str | int, ...], model: Any) -> tuple[Place, str, list[st
             current, next_tag = members[part], str(part)
         elif part != "[key]":
             place.append(part)
-            tag, next_tag, known_keys = next_tag, "", list(_fields_by_key(current))
-            current = _child_type(current, part)
+            kind, _ = _unwrap(current)
+            fields = getattr(kind, "model_fields", {})
+            by_key = {field.alias or name: field for name, field in fields.items()}
+            tag, next_tag, known_keys = next_tag, "", list(by_key)
+            item_types = typing.get_args(kind)[-1 if typing.get_origin(kind) is dict else 0 :]
+            current = by_key.get(str(part)) if fields else next(iter(item_types), None)
     return tuple(place), tag, known_keys
 
 
-def _fields_by_key(annotation: Any) -> dict[str, FieldInfo]:
-    """Return the fields of a model by the keys of the file; empty for other types."""
-    fields = getattr(_bare_type(annotation), "model_fields", {})
-    return {field.alias or name: field for name, field in fields.items()}
-
-
-def _bare_type(annotation: Any) -> Any:
-    """Return a type without metadata and without None."""
-    if isinstance(annotation, FieldInfo):
-        return _bare_type(annotation.annotation)
-    if typing.get_origin(annotation) is Annotated:
-        return _bare_type(annotation.__origin__)
-    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
-        options = [member for member in typing.get_args(annotation) if member is not type(None)]
-        return _bare_type(options[0]) if len(options) == 1 else annotation
-    return annotation
-
-
-def _child_type(annotation: Any, part: str | int) -> Any:
-    """Return the type of the value at a key of a map or at an index of a list."""
-    annotation = _bare_type(annotation)
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return _fields_by_key(annotation).get(str(part))
-    arguments = typing.get_args(annotation)
-    is_map = typing.get_origin(annotation) is dict
-    return arguments[1 if is_map else 0] if arguments else None
-
-
-def _metadata(annotation: Any) -> tuple[Any, ...]:
-    if isinstance(annotation, FieldInfo):
-        return annotation, *annotation.metadata
-    return getattr(annotation, "__metadata__", ())
+def _unwrap(annotation: Any) -> tuple[Any, list[Any]]:
+    """Return a type without metadata and without None, and its metadata."""
+    metadata: list[Any] = []
+    while True:
+        options = [item for item in typing.get_args(annotation) if item is not types.NoneType]
+        is_union = typing.get_origin(annotation) in (types.UnionType, typing.Union)
+        if isinstance(annotation, FieldInfo):
+            metadata += [annotation, *annotation.metadata]
+            annotation = annotation.annotation
+        elif typing.get_origin(annotation) is Annotated:
+            metadata += annotation.__metadata__
+            annotation = annotation.__origin__
+        elif is_union and len(options) == 1:
+            annotation = options[0]
+        else:
+            return annotation, metadata
 
 
 def _union_members(annotation: Any) -> dict[Any, Any]:
     """Return the members of a union by their tags; empty for other types."""
+    union, metadata = _unwrap(annotation)
     members = {}
-    for metadata in _metadata(annotation):
-        if isinstance(metadata, Discriminator):
-            for member in typing.get_args(_bare_type(annotation)):
-                tags = (item.tag for item in member.__metadata__ if isinstance(item, Tag))
-                members |= dict.fromkeys(tags, member)
-        elif key := getattr(metadata, "discriminator", None):
-            for member in typing.get_args(_bare_type(annotation)):
-                literal = member.model_fields[key].annotation
-                members |= dict.fromkeys(typing.get_args(literal), member)
+    for item in metadata:
+        for member in typing.get_args(union):
+            if isinstance(item, Discriminator):
+                tags = [tag.tag for tag in member.__metadata__ if isinstance(tag, Tag)]
+            elif key := getattr(item, "discriminator", None):
+                tags = typing.get_args(member.model_fields[key].annotation)
+            else:
+                tags = []
+            members |= dict.fromkeys(tags, member)
     return members

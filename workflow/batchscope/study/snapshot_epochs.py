@@ -5,8 +5,6 @@ change fastest, and the number of snapshots grows only with the logarithm of the
 for possible snapshots goes into `possible_epochs_before_end`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from batchscope.study.registry import MEASURES

@@ -1,11 +1,9 @@
-"""Classes that specify measures, timings, tables, columns and figures.
+"""Classes that specify measures, timings, tables, columns and figures, and parts that they share.
 
 The command line, the rules, the schema, the tables and the reference are made from their objects:
-the `ENTRY` of each measure and timing (`study.registry`), `study.columns`, `study.tables` and
-`study.figures`.
+the `ENTRY` of each measure and timing (`study.registry`), `study.table_entries` and
+`study.figures`. Settings, columns and panels of several entries are at the end.
 """
-
-from __future__ import annotations
 
 import enum
 import functools
@@ -15,13 +13,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError, ValidationError
 
 from batchscope.core.errors import UserError
-from batchscope.study.model import Integer, Model
-from batchscope.study.setting import Parameter, Setting, parameters
+from batchscope.study.model import Integer, Model, Number, Parameter, Setting, Word, parameters
+from batchscope.study.run_factors import FACTORS
 
 # Values of factors or settings by name.
 Values = dict[str, Any]
@@ -181,10 +180,9 @@ class Figure:
 
     @property
     def variant_axis(self) -> str:
-        """The horizontal axis of a variant of another figure; empty for other figures."""
         return self.x_columns[0] if self.variant_of else ""
 
-    def variants(self) -> Iterator[Figure]:
+    def variants(self) -> Iterator[Self]:
         """Yield a figure over epochs by updates and seconds; the report switches between them."""
         for axis in ("updates", "seconds") if self.x_columns == ("epoch",) else ():
             name, title = f"{self.name}_by_{axis}", f"{self.title} by {AXIS_WORDS[axis]}"
@@ -244,15 +242,15 @@ class Entry:
 
     def with_name(self, name: str, doc: str) -> Self:
         """Return the specification with its name and doc. Figures and tables get its name."""
-        figures = tuple(
-            replace(figure, measures=figure.measures or (name,)) for figure in self.figures
-        )
-        figure_names = tuple(figure.name for figure in figures)
-        tables = {}
-        for key, table in self.tables.items():
-            measures, shown_in = table.measures or (name,), table.figures or figure_names
-            tables[key] = replace(table, measures=measures, figures=shown_in)
-        return replace(self, name=name, doc=doc, figures=figures, tables=tables)
+        figures = [replace(figure, measures=figure.measures or (name,)) for figure in self.figures]
+        shown_in = tuple(figure.name for figure in figures)
+        tables = {
+            key: replace(
+                table, measures=table.measures or (name,), figures=table.figures or shown_in
+            )
+            for key, table in self.tables.items()
+        }
+        return replace(self, name=name, doc=doc, figures=tuple(figures), tables=tables)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -323,3 +321,65 @@ class Timing(Entry):
     @property
     def subjects(self) -> tuple[str, ...]:
         return ("machine", "timing" if self.trains else "sweep")
+
+
+class WeightsSettings(Model):
+    """Setting of measures that use one state of the weights."""
+
+    weights: Annotated[Literal["final", "best"], Setting("w")] = "final"
+    """Weights to measure."""
+
+
+# Duration of a block, a rest or a sample. The field of a setting adds the lower bound.
+Seconds = Annotated[Number, Field(le=3600)]
+# Number of examples that a measure uses.
+Examples = Annotated[Integer, Field(ge=0), Word("all", 0), Setting("ex", "examples")]
+# Epoch after which a measure reads the weights; 0 for the end of the training.
+Epoch = Annotated[Integer, Field(ge=0), Setting("at")]
+
+# Both runs of a pair start from the same weights, which these factors change.
+_WEIGHTS_FACTORS = ("dataset", "model", "seed")
+_PairFactor = Literal[tuple(name for name in FACTORS if name not in _WEIGHTS_FACTORS)]
+
+
+def _read_pair(pair: dict[str, tuple[Any, Any]]) -> dict[str, tuple[Any, Any]]:
+    [(factor, values)] = pair.items()
+    try:
+        small, large = (FACTORS[factor].read_item(value) for value in values)
+    except ValidationError as error:
+        raise ValueError(error.errors()[0]["msg"]) from None
+    if small == large:
+        raise PydanticCustomError("same_value", "Values of a pair should differ")
+    return {factor: (small, large)}
+
+
+# Factor -> its value in the small and in the large run of each pair.
+Between = Annotated[
+    dict[_PairFactor, tuple[Any, Any]],
+    Field(min_length=1, max_length=1),
+    AfterValidator(_read_pair),
+]
+
+# A timing counts as disturbed if other processes use more cores than this on average.
+MAX_FOREIGN_CORES = 0.2
+# Suffixes of the columns of a median and of both quartiles.
+QUARTILE_SUFFIXES = ("", "_q1", "_q3")
+REPEAT_COLUMN = "repeat"  # This column numbers the timing jobs of a configuration.
+REPEAT_DESCRIPTION = IntegerColumn("Number of the timing job, from 1.")
+STATUS_DESCRIPTION = TextColumn(
+    "finished, diverged, out_of_memory, no_gpu or no_cores (too few cores). The last two leave the "
+    "row empty."
+)
+DISTURBED_BLOCKS_DESCRIPTION = IntegerColumn(
+    "Blocks in which other processes used more than 0.2 cores.", adds_up=True
+)
+
+UTILISATION_PANELS = (
+    Panel("process_percent", "CPU utilisation", "of its cores (%)", Scale.ZERO),
+    Panel("gpu_percent", "GPU utilisation", "time with a kernel (%)", Scale.ZERO),
+)
+MEMORY_PANELS = (
+    Panel("memory_peak_mb", "Resident memory", "peak (MB)"),
+    Panel("gpu_memory_peak_mb", "Memory of the GPU", "peak (MB)"),
+)
+USAGE_PANELS = (*UTILISATION_PANELS, *MEMORY_PANELS)

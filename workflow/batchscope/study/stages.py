@@ -7,8 +7,6 @@ is a valid p-value whenever the analyses stop (Bonferroni with weights; Genovese
 (`analysis.verdicts`).
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

@@ -1,8 +1,7 @@
-"""The study file as a pydantic model with the keys of its top level, and its reduced form."""
-
-from __future__ import annotations
+"""The study file as a pydantic model, its reduced form, and its JSON schema for editors."""
 
 import copy
+import json
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -13,8 +12,8 @@ from batchscope.core.problems import Place, Problem, sorted_problems, unknown
 from batchscope.study import schema_messages
 from batchscope.study.claims import Claim
 from batchscope.study.dataset_definitions import Dataset
-from batchscope.study.experiments import AnyExperiment
-from batchscope.study.factor_models import DefaultFactors
+from batchscope.study.experiments import KINDS, AnyExperiment
+from batchscope.study.factor_maps import DefaultFactors
 from batchscope.study.model import Count, FilePath, Model, Name, Positive, Text
 
 FULL, REDUCED = "full", "reduced"
@@ -114,8 +113,14 @@ def read(raw: dict[str, Any], scale: str) -> tuple[StudyFile, dict[str, Any], fr
         return model, raw, frozenset()
     if model.reduced is None:
         raise ConfigError([Problem(("reduced",), "Missing key, which scale=reduced needs.").line])
+    unknown_names = [
+        unknown(("reduced", section, name), noun, raw.get(section, {}))
+        for section, noun in (("datasets", "data set"), ("experiments", "experiment"))
+        for name in raw["reduced"].get(section, {})
+        if name not in raw.get(section, {})
+    ]
     content, replaced = reduced_form(raw)
-    return _validated(content, replaced, _unknown_reduced_names(raw)), content, replaced
+    return _validated(content, replaced, unknown_names), content, replaced
 
 
 def _validated(
@@ -141,16 +146,6 @@ def moved_to_reduced(problem: Problem, replaced: frozenset[Place]) -> Problem:
     return problem
 
 
-def _unknown_reduced_names(raw: dict[str, Any]) -> list[Problem]:
-    """Return the data sets and experiments of `reduced` that the study lacks."""
-    return [
-        unknown(("reduced", section, name), noun, raw.get(section, {}))
-        for section, noun in (("datasets", "data set"), ("experiments", "experiment"))
-        for name in raw["reduced"].get(section, {})
-        if name not in raw.get(section, {})
-    ]
-
-
 def reduced_form(raw: dict[str, Any]) -> tuple[dict[str, Any], frozenset[Place]]:
     """Return the content of a study with the keys of `reduced`, and the places of these keys."""
     reduced, content, replaced = raw["reduced"], copy.deepcopy(raw), set()
@@ -165,3 +160,31 @@ def reduced_form(raw: dict[str, Any]) -> tuple[dict[str, Any], frozenset[Place]]
             content[section][name] = body
             replaced |= {(section, name, key) for key in keys}
     return content, frozenset(replaced)
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON schema of a study file. It accepts every file that planning accepts."""
+    # The keys of an experiment decide its kind, so that an editor reports the errors of this kind.
+    # With pydantic's `oneOf`, it would say only that no kind fits.
+    *kinds, (_, last) = KINDS.items()
+    experiment = {"$ref": f"#/$defs/{last.__name__}"}
+    for key, model in reversed(kinds):
+        kind = {"$ref": f"#/$defs/{model.__name__}"}
+        experiment = {"if": {"required": [key]}, "then": kind, "else": experiment}
+    schema = StudyFile.model_json_schema()
+    experiments = schema["properties"]["experiments"]
+    experiments["patternProperties"] = dict.fromkeys(experiments["patternProperties"], experiment)
+    return schema | {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$comment": "Printed by `python workflow/run.py schema`.",
+        "title": "Batchscope study",
+    }
+
+
+def json_schema_text() -> str:
+    """Return the JSON schema with a line for each definition."""
+    schema = json_schema()
+    definitions = schema.pop("$defs").items()
+    lines = [json.dumps({name: body}, ensure_ascii=False)[1:-1] for name, body in definitions]
+    head = json.dumps(schema, ensure_ascii=False)[:-1]
+    return "\n".join([f'{head}, "$defs": {{', ",\n".join(lines), "}}", ""])

@@ -1,6 +1,7 @@
-"""Tasks of data sets, their metrics, and questions about the columns of losses and metrics."""
+"""Tasks of data sets, their metrics and kinds of examples, and questions about metric columns.
 
-from __future__ import annotations
+A new network is an item of `NETWORKS` here, and a function in `training.networks`.
+"""
 
 import math
 from collections.abc import Collection, Iterable, Mapping
@@ -10,6 +11,38 @@ from typing import Any
 CLASSIFICATION, REGRESSION, MULTI_LABEL = "classification", "regression", "multi_label"
 SPLITS = ("train", "validation", "test")
 NATS = "nats"  # unit of a cross-entropy
+IMAGES, ROWS, TOKENS, SEQUENCES = "images", "rows", "tokens", "sequences"
+# Kind -> its name in messages. Tokens have a class for each position, sequences one for all.
+KINDS = {
+    IMAGES: "images",
+    ROWS: "rows of numbers",
+    TOKENS: "sequences of tokens",
+    SEQUENCES: "sequences of tokens with one class each",
+}
+TOKEN_KINDS = (TOKENS, SEQUENCES)
+
+
+@dataclass(frozen=True)
+class Network:
+    """A built-in network."""
+
+    kinds: tuple[str, ...] = (IMAGES,)  # kinds of examples that it takes
+    min_side: int = 1  # smallest height and width of images, in pixels
+
+
+# Messages suggest the first network in this order that takes the examples of a data set.
+NETWORKS: dict[str, Network] = {
+    "mlp": Network((IMAGES, ROWS)),
+    "keskar_f1": Network((IMAGES, ROWS)),
+    "keskar_f1_plain": Network((IMAGES, ROWS)),
+    "small_cnn": Network(),
+    "campbell_cnn": Network(min_side=13),
+    "chang_vgg": Network(min_side=32),
+    "lheureux_cnn": Network(min_side=2),
+    "benchmark_cnn": Network(min_side=16),
+    "tutorial_cnn": Network(min_side=4),
+    "tiny_transformer": Network((TOKENS,)),
+}
 
 
 @dataclass(frozen=True)
@@ -136,8 +169,7 @@ def split_columns(task: str, split: str) -> tuple[str, ...]:
 def from_columns(names: Iterable[str]) -> tuple[str, ...]:
     """Return the tasks that have a metric among some columns; classification if none has."""
     present = {_METRICS[name].name for name in names if name in _METRICS}
-    tasks = (task for task, metrics in TASKS.items() if not present.isdisjoint(metrics))
-    return tuple(tasks) or (CLASSIFICATION,)
+    return tuple(task for task in TASKS if present & {*TASKS[task]}) or (CLASSIFICATION,)
 
 
 def columns_of_tasks(names: Iterable[str], tasks: Collection[str]) -> list[str]:

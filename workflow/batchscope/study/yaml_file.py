@@ -1,7 +1,5 @@
 """Read the YAML file of a study, and say where its YAML is invalid."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -33,19 +31,18 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-for _tag, _pattern, _first in (
-    ("null", "~|null|Null|NULL|", "~nN\0"),
-    ("bool", "true|True|TRUE|false|False|FALSE", "tTfF"),
-    ("int", "[-+]?[0-9]+", "-+0123456789"),
+# Whole numbers match `float` too; `_construct_number` returns them as integers.
+for _tag, _pattern in (
+    ("null", "~|null|Null|NULL|"),
+    ("bool", "true|True|TRUE|false|False|FALSE"),
     (
         "float",
         r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
-        "-+.0123456789",
     ),
-    ("merge", "<<", "<"),
+    ("merge", "<<"),
 ):
     _Loader.add_implicit_resolver(
-        f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), [*_first.strip("\0"), ""]
+        f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), None
     )
 
 
@@ -58,7 +55,6 @@ def _construct_number(loader: _Loader, node: yaml.ScalarNode) -> int | float:
     return int(value) if "." not in text and value.is_integer() and abs(value) < 2**53 else value
 
 
-_Loader.add_constructor("tag:yaml.org,2002:int", _construct_number)
 _Loader.add_constructor("tag:yaml.org,2002:float", _construct_number)
 
 
@@ -72,34 +68,28 @@ def read(path: Path | str) -> dict[str, Any]:
     Raises:
         UserError: If it is no UTF-8 file with one YAML map, or if a key occurs twice.
     """
-    text = _read_text(path)
+    text = ""
     try:
+        check_regular(path, "a study file")
+        text = Path(path).read_text(encoding="utf-8-sig")
         content = parse(text)
+    except UnicodeDecodeError as error:
+        place = _place(path, error.object[: error.start].decode("utf-8"))
+        byte = error.object[error.start]
+        raise UserError(f"{place}: expected UTF-8 (received the byte {byte:#04x})") from None
     except yaml.MarkedYAMLError as error:
         raise UserError(_yaml_message(path, error)) from None
     except yaml.reader.ReaderError as error:
         place = _place(path, text[: error.position])
         raise UserError(f"{place}: the character {error.character:#04x} is not allowed") from None
-    except (ValueError, LookupError, OverflowError, RecursionError) as error:
-        # The cause is a tag such as `!!int abc`, or deep lists.
-        raise UserError(f"{path}: {error}") from None
+    except (OSError, ValueError, LookupError, OverflowError, RecursionError) as error:
+        # Besides a missing file, the cause is a tag such as `!!int abc`, or deep lists.
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{path}: {_EXPECTED} (received {str(reason).lower()})") from None
     if not isinstance(content, dict):
         received = "an empty file" if content is None else show(content)
         raise UserError(f"{path}: {_EXPECTED} (received {received})")
     return content
-
-
-def _read_text(path: Path | str) -> str:
-    try:
-        check_regular(path, "a study file")
-        return Path(path).read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        place = _place(path, error.object[: error.start].decode("utf-8"))
-        byte = error.object[error.start]
-        raise UserError(f"{place}: expected UTF-8 (received the byte {byte:#04x})") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(f"{path}: {_EXPECTED} (received {str(reason).lower()})") from None
 
 
 def _place(path: Path | str, before: str) -> str:

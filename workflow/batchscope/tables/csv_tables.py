@@ -1,7 +1,5 @@
 """Write the tables of an experiment as CSV files, and read them for statistics and figures."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import TextIO
@@ -9,10 +7,10 @@ from typing import TextIO
 import pandas
 
 from batchscope.core import disk, errors
-from batchscope.study import run_factors, tables
+from batchscope.study import run_factors, table_entries
 
 RUNS_FILE, CLAIMS_FILE = "runs.csv", "claims.csv"  # files of an experiment and of a study
-# Some digests look like numbers (12345678, 1e234567), so these columns are read as text.
+# Texts that may look like numbers, as some digests do (12345678, 1e234567): read as text.
 _TEXT_COLUMNS = ("run", "dataset", "dataset_digest", "model", "model_digest", "message")
 _TEXT_COLUMNS += ("document", "series")
 # Every table has at least one of these columns.
@@ -40,7 +38,7 @@ def read(path: Path | str | TextIO) -> pandas.DataFrame:
 
 def _check_numbers(frame: pandas.DataFrame, path: Path) -> None:
     for name, cells in frame.select_dtypes(exclude=["number", "bool"]).items():
-        column = tables.describe_column(path.stem, str(name))
+        column = table_entries.describe(str(name), table=path.stem)
         if column and column.kind in ("int", "float"):
             is_text = cells.notna() & pandas.to_numeric(cells, errors="coerce").isna()
             for row in is_text.index[is_text][:1]:

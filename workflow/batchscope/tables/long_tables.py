@@ -2,36 +2,34 @@
 
 These are histories, trajectories, results at epochs, and the tables that measures declare. Each
 row begins with the run, its factors and its status. A table without rows has only its header. A new
-table goes into `for_experiment`, and its rows come from a generator of `RunRows`.
+table goes into `for_experiment`, and its rows come from a generator here.
 """
 
-from __future__ import annotations
-
+import itertools
 import math
 import statistics
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas
 
 from batchscope.analysis import run_series
 from batchscope.store import jobs, paths, records
 from batchscope.store.jobs import MachineResults
-from batchscope.study import batch_phases, budget_kinds, columns, names, run_factors, tasks
+from batchscope.study import batch_phases, names, outcomes, run_factors, tasks
+from batchscope.study.plan import PlannedExperiment, Study
 from batchscope.study.registry import ENTRIES, MEASURES, SECONDS_TIMINGS
 from batchscope.study.specifications import Measure, Table
+from batchscope.study.table_entries import AT_EPOCHS, HISTORY, TRAJECTORIES
 from batchscope.tables import run_records
 from batchscope.tables.run_records import Row, read_record
 
-if TYPE_CHECKING:
-    from batchscope.study.plan import PlannedExperiment, Study
-
 NAN = math.nan
 FIRST_COLUMNS = ("run", *run_factors.FACTORS, "status")
-RunRows = Iterator[tuple[Row, list[Row]]]  # pairs of a run's first columns and its other columns
 # Trajectories and histories share these columns.
-_EVALUATION_COLUMNS = ("epoch", *budget_kinds.ALWAYS_EVALUATED)
+_EVALUATION_COLUMNS = ("epoch", "examples", *outcomes.ALWAYS_EVALUATED)
+# Function from the folder of results, a run and its factors to the run's rows.
+ReadRows = Callable[[Path | str, str, Row], list[Row]]
 
 
 def for_experiment(
@@ -47,25 +45,22 @@ def for_experiment(
     planned, places = study.experiments[experiment], [*jobs.machine_results(study, results)]
     dataset_tasks = run_records.dataset_tasks(results, study, planned)
     experiment_tasks = dataset_tasks or tasks.from_columns(logged)
+    histories = _timed_rows(places[0], study, planned, _history_rows)
+    trajectories = (_timed_rows(place, study, planned, _trajectory_rows) for place in places)
     tables_to_fill = {
         # history.csv has no column of the machine, so it has only the runs of this machine.
-        "history": (columns.HISTORY, _histories(places[0], study, planned)),
-        "trajectories": (columns.TRAJECTORIES, _trajectories(places, study, planned)),
-        "at_epochs": (columns.AT_EPOCHS, _at_epochs(places, planned)),
+        "history": (HISTORY, histories),
+        "trajectories": (TRAJECTORIES, itertools.chain(*trajectories)),
+        "at_epochs": (AT_EPOCHS, _at_epochs(places, planned)),
     }
     for entry in MEASURES.values():
         for name, table in entry.tables.items():
             tables_to_fill[name] = (table.columns, _measure_rows(results, planned, entry, table))
     tables = {}
-    for name, (table_columns, runs) in tables_to_fill.items():
-        first_rows, rows = [], []
-        for first, run_rows in runs:
-            first_rows += [first] * len(run_rows)
-            rows += run_rows
+    for name, (table_columns, rows) in tables_to_fill.items():
         column_names = tasks.columns_of_tasks(table_columns, experiment_tasks)
-        table = run_series.table(rows, {key: table_columns[key] for key in column_names})
-        first_table = pandas.DataFrame(first_rows, columns=FIRST_COLUMNS)
-        tables[name] = pandas.concat((first_table, table), axis=1)
+        columns_to_fill = {key: table_columns[key] for key in column_names}
+        tables[name] = run_series.table([*rows], columns_to_fill, FIRST_COLUMNS)
     return tables
 
 
@@ -78,36 +73,32 @@ def _runs(results: Path | str, experiment: PlannedExperiment) -> Iterator[tuple[
             yield factors, record, {name: first[name] for name in FIRST_COLUMNS}
 
 
-def _histories(place: MachineResults, study: Study, planned: PlannedExperiment) -> RunRows:
-    """Yield one row per run and epoch."""
-    clock = _Clock(place, study, planned)
-    for factors, _, first in _runs(place.results, planned):
-        rows = run_records.read_history(place.results, first["run"])
-        epoch_examples = _epoch_examples(place.results, factors)
-        examples = [row["epoch"] * epoch_examples for row in rows]
-        run_seconds = clock.seconds(factors, examples)
-        for row, count, seconds in zip(rows, examples, run_seconds, strict=True):
-            row["contended_seconds"] = row.get("seconds", NAN)
-            row |= {"examples": count, "seconds": seconds}
-        yield first, rows
-
-
-def _trajectories(
-    places: list[MachineResults], study: Study, planned: PlannedExperiment
-) -> RunRows:
-    """Yield one row per machine, run and evaluation, or per epoch of a run without evaluations.
+def _timed_rows(
+    place: MachineResults, study: Study, planned: PlannedExperiment, read_rows: ReadRows
+) -> Iterator[Row]:
+    """Yield the rows of every run on a machine, with the seconds until each.
 
     Other processes may disturb a training, so its seconds come from a timing job that ran
     exclusively: `time_epoch`, or else `throughput` of an experiment that `beside` names.
     """
-    for place in places:
-        clock = _Clock(place, study, planned)
-        for factors, _, first in _runs(place.results, planned):
-            rows = _trajectory_rows(place.results, first["run"], factors)
-            run_seconds = clock.seconds(factors, [row["examples"] for row in rows])
-            for row, seconds in zip(rows, run_seconds, strict=True):
-                row |= {"seconds": seconds, "machine": place.machine}
-            yield first, rows
+    clock = _Clock(place, study, planned)
+    for factors, _, first in _runs(place.results, planned):
+        rows = read_rows(place.results, first["run"], factors)
+        run_seconds = clock.seconds(factors, [row["examples"] for row in rows])
+        for row, seconds in zip(rows, run_seconds, strict=True):
+            yield row | {"seconds": seconds, "machine": place.machine} | first
+
+
+def _history_rows(results: Path | str, run: str, factors: Row) -> list[Row]:
+    epoch_examples = _epoch_examples(results, factors)
+    return [
+        {
+            **row,
+            "examples": row["epoch"] * epoch_examples,
+            "contended_seconds": row.get("seconds", NAN),
+        }
+        for row in run_records.read_history(results, run)
+    ]
 
 
 def _trajectory_rows(results: Path | str, run: str, factors: Row) -> list[Row]:
@@ -115,11 +106,10 @@ def _trajectory_rows(results: Path | str, run: str, factors: Row) -> list[Row]:
     if factors["evaluate_every"]:
         needed = ("examples", "updates", "epoch", "train_loss", "validation_loss", "test_loss")
         return run_records.read_numbers(results, run, paths.TRAJECTORY, *needed)
-    epoch_examples = _epoch_examples(results, factors)
     return [
-        {"examples": row["epoch"] * epoch_examples, "updates": row.get("step", NAN)}
+        {"updates": row.get("step", NAN)}
         | {name: row[name] for name in _EVALUATION_COLUMNS if name in row}
-        for row in run_records.read_history(results, run)
+        for row in _history_rows(results, run, factors)
     ]
 
 
@@ -130,7 +120,7 @@ def _epoch_examples(results: Path | str, factors: Row) -> float:
 
 def _measure_rows(
     results: Path | str, planned: PlannedExperiment, entry: Measure, table: Table
-) -> RunRows:
+) -> Iterator[Row]:
     """Yield the rows of a table of a measure. A pair of runs is named by its first run."""
     if entry.name not in planned.measures:
         return
@@ -148,17 +138,15 @@ def _measure_rows(
                 record_paths[paths.pair_path(results, run, other, entry.name, settings)] = pair
         for path, pair in record_paths.items():
             if record := read_record(path):
-                yield first, [{**pair, **row} for row in table.rows(record, path)]
+                yield from (pair | row | first for row in table.rows(record, path))
 
 
-def _at_epochs(places: list[MachineResults], planned: PlannedExperiment) -> RunRows:
+def _at_epochs(places: list[MachineResults], planned: PlannedExperiment) -> Iterator[Row]:
     """Yield the results of measures after each of an experiment's `at_epochs`."""
     entries = [name for name in planned.measures if ENTRIES[name].at_epochs]
-    if not entries:
-        return
-    for place in places:
+    for place in places if entries else ():
         for factors, record, first in _runs(place.results, planned):
-            seconds, rows = _timing_value(place, planned, factors, "seconds_per_epoch"), []
+            seconds = _timing_value(place, planned, factors, "seconds_per_epoch")
             for epoch in planned.at_epochs:
                 row = {"at_epoch": epoch, "machine": place.machine}
                 row["train_seconds"] = epoch * seconds if epoch <= record["epochs_run"] else NAN
@@ -166,8 +154,7 @@ def _at_epochs(places: list[MachineResults], planned: PlannedExperiment) -> RunR
                     settings = jobs.settings_at_epoch(measure, planned.measures[measure], epoch)
                     path = paths.measure_path(place.results, first["run"], measure, settings)
                     row |= (read_record(path, "values") or {"values": {}})["values"]
-                rows.append(row)
-            yield first, rows
+                yield row | first
 
 
 def _timing_value(

@@ -1,21 +1,17 @@
 """published.csv: published values of documents -> each with the value of the same cell here."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas
 
 from batchscope.analysis import intervals, run_series
-from batchscope.study import external_columns, factor_words, run_factors
+from batchscope.study import factor_maps, log_format, run_factors
 from batchscope.study.outcomes import Reason
-from batchscope.study.tables import clipped_to_range
+from batchscope.study.plan import PlannedExperiment
+from batchscope.study.table_entries import clipped_to_range
 from batchscope.tables import run_records
-
-if TYPE_CHECKING:
-    from batchscope.study.plan import PlannedExperiment
 
 # Column of a document -> columns of runs.csv. The first column with values is compared.
 MACHINE_COLUMNS = {
@@ -37,13 +33,13 @@ def table(
     for figure, numbers in experiment.numbers.items():
         document = " ".join(experiment.keys.published[figure].figure.split())
         for series in numbers:
-            names = series.factors
+            stated = series.factors
             if experiment.commands:
-                names = {external_columns.prefixed_name(name): names[name] for name in names}
-            factors = series_factors(run_records.split_tokens(names))
-            user_columns += filter(external_columns.is_user_defined, factors)
+                stated = {log_format.prefixed_name(name): stated[name] for name in stated}
+            factors = series_factors(run_records.split_tokens(stated))
+            user_columns += filter(log_format.is_user_defined, factors)
             first = {"figure": figure, "document": document, **factors}
-            first["series"] = factor_words.describe(factors)
+            first["series"] = factor_maps.describe(factors)
             for column, values in series.columns.items():
                 for size, value in zip(series.batch_sizes, values, strict=True):
                     row = {**first, "batch_size": size, "column": column, "value": value}
@@ -74,8 +70,7 @@ def measured_value(
 
 
 def series_factors(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the factors that a row or a published series states."""
-    names = [*_SERIES_FACTORS, *filter(external_columns.is_user_defined, row.keys())]
+    names = [*_SERIES_FACTORS, *filter(log_format.is_user_defined, row.keys())]
     return {name: row[name] for name in names if pandas.notna(row.get(name))}
 
 

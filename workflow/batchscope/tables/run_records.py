@@ -3,19 +3,15 @@
 A new file of runs is read by a function here if several tables have its values.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from batchscope.core import disk
 from batchscope.store import jobs, paths, records
 from batchscope.store.jobs import MachineResults
 from batchscope.study import dataset_definitions, names, tasks
-
-if TYPE_CHECKING:
-    from batchscope.study.plan import PlannedExperiment, Study
+from batchscope.study.plan import PlannedExperiment, Study
 
 Row = dict[str, Any]
 

@@ -1,37 +1,30 @@
 """Timing tables: records of timings -> tables with rows for each timing job.
 
-Each row names its machine and the timing job of its configuration. `analysis.timing_repeats` joins
+Each row names its machine and the timing job of its configuration. `analysis.timing_rows` joins
 the rows of all jobs. The rows of the study's own machine come first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas
 
 from batchscope.analysis import (
-    derived_timing_columns,
     run_series,
     step_cost,
-    throughput_knee,
-    timing_repeats,
+    timing_rows,
 )
 from batchscope.host import requirements
 from batchscope.store import jobs, records
 from batchscope.study import names, run_factors
-from batchscope.study.tables import TIMING_FIRST_COLUMNS, TIMING_TABLES
-from batchscope.study.timing_columns import REPEAT_COLUMN
+from batchscope.study.plan import Study
+from batchscope.study.specifications import REPEAT_COLUMN
+from batchscope.study.table_entries import TIMING_FIRST_COLUMNS, TIMING_TABLES
 from batchscope.tables import run_records
+from batchscope.tables.run_records import Row
 from batchscope.timing import throughput
-
-if TYPE_CHECKING:
-    from batchscope.study.plan import Study
-
-Row = dict[str, Any]
 
 # Column of sweeps.csv -> key of the record of a largest batch.
 _LARGEST = {
@@ -121,7 +114,7 @@ def _step_time(timing: TimingRecord) -> Row:
     row |= throughput.block_counts([block for size in timed_sizes for block in size["blocks"]])
     if len(timed_sizes) >= 2:
         blocks = [[block["seconds_per_step"] for block in size["blocks"]] for size in timed_sizes]
-        row |= throughput_knee.summary_columns([size["batch_size"] for size in timed_sizes], blocks)
+        row |= step_cost.summary_columns([size["batch_size"] for size in timed_sizes], blocks)
     return row
 
 
@@ -135,7 +128,7 @@ def for_experiment(
         if table.rows
     }
     epochs = study.experiments[experiment].at_epochs
-    times = derived_timing_columns.training_times(tables["throughput"], epochs)
+    times = timing_rows.training_times(tables["throughput"], epochs)
     tables["training_times"] = _frame("training_times", times)
     return {**tables, "sweeps": sweep_summaries(results, study, experiment)}
 
@@ -160,7 +153,7 @@ def limiting_sweeps(results: Path | str, study: Study, experiment: str) -> panda
             "sweeps": sweep_summaries(results, study, name),
             "throughput": job_rows(results, study, name, "throughput"),
         }
-        frames.append(timing_repeats.table_over_jobs("sweeps", tables.__getitem__))
+        frames.append(timing_rows.table_over_jobs("sweeps", tables.__getitem__))
     rows = pandas.concat(frames[1:] or frames, ignore_index=True)
     return run_series.with_integer_columns(rows, TIMING_TABLES["sweeps"].columns)
 
@@ -168,5 +161,5 @@ def limiting_sweeps(results: Path | str, study: Study, experiment: str) -> panda
 def _frame(table: str, rows: list[Row] | pandas.DataFrame) -> pandas.DataFrame:
     columns = TIMING_TABLES[table].columns
     frame = pandas.DataFrame(rows, columns=[*TIMING_FIRST_COLUMNS, *columns])
-    frame = derived_timing_columns.with_derived_columns(table, frame)
+    frame = timing_rows.with_derived_columns(table, frame)
     return run_series.table(frame, columns, TIMING_FIRST_COLUMNS)

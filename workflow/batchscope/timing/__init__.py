@@ -9,8 +9,6 @@ Timings train only a few steps. `timing_job` calls the function and writes the r
 are next to it. `batchscope.analysis` combines the records of several jobs and fits models.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -6,15 +6,16 @@ machine during a block, it is repeated; if the repeats are disturbed too, it is 
 """
 
 import math
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from batchscope.host.memory_errors import error_refusal
+from batchscope.host.memory_limits import error_refusal
 from batchscope.store import records
-from batchscope.study.timing_columns import MAX_FOREIGN_CORES
-from batchscope.timing import processes
+from batchscope.study.specifications import MAX_FOREIGN_CORES
+from batchscope.timing import samples
 
 # Memory pools, caches and the processor's frequency settle within this time.
 WARM_UP_SECONDS = 0.5
@@ -97,16 +98,17 @@ def time_blocks(
     return block_lists, errors
 
 
-def time_block(run: Callable[[], Block]) -> Block:
-    """Run one block, and repeat it if other processes disturbed it.
+def time_block(run: Callable[[], Block], pause_seconds: float = 0.0) -> Block:
+    """Run one block after a pause, and repeat both if other processes disturbed the block.
 
     Returns:
         The times of the block, with `foreign_cores`, `disturbed` and `repeats`.
     """
     for repeats in range(MAX_REPEATS + 1):
-        start_times = processes.cpu_times()
+        time.sleep(pause_seconds)
+        start_times = samples.cpu_times()
         block = run()
-        foreign_cores = processes.foreign_cores(start_times, processes.cpu_times())
+        foreign_cores = samples.foreign_cores(start_times, samples.cpu_times())
         disturbed = foreign_cores > MAX_FOREIGN_CORES
         block |= {"foreign_cores": foreign_cores, "disturbed": disturbed, "repeats": repeats}
         if not disturbed:

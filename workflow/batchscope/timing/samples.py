@@ -1,33 +1,35 @@
-"""Sample CPU and GPU utilisation and memory in a thread (`Sampler`), and summarise the samples.
+"""CPU time, memory and GPU use: counters of processes, and a thread that samples them (`Sampler`).
 
 Every sample represents the time since the previous sample: utilisations are averages over that
-time, which also weights each sample in means and quartiles. NVML's utilisation is the percentage of
-a time window during which a kernel ran on the GPU (`gpu`) or its memory was read or written
-(`memory`). The window has 1/6 s to 1 s. A kernel counts even if it fills little of the GPU. The
-energy counter exists since the generation Volta. A new quantity is a column of `SAMPLE_COLUMNS`, a
-value in `Sampler.sample`, and its summary in `summarise`.
+time, which also weights each sample in means and quartiles. Memory is in MB of 10^6 bytes.
 
-Source: NVML API Reference Guide, nvmlUtilization_t and nvmlDeviceGetTotalEnergyConsumption; CUDA
-C++ Programming Guide, CUDA_VISIBLE_DEVICES.
+NVML's utilisation is the percentage of a time window during which a kernel ran on the GPU (`gpu`)
+or its memory was read or written (`memory`). The window has 1/6 s to 1 s. A kernel counts even if
+it fills little of the GPU. The energy counter exists since the generation Volta. A new quantity is
+a column of `SAMPLE_COLUMNS`, a value in `Sampler.sample`, and its summary in `summarise`.
+
+Source: proc(5), /proc/[pid]/clear_refs and /proc/[pid]/status; NVML API Reference Guide,
+nvmlUtilization_t and nvmlDeviceGetTotalEnergyConsumption.
 """
-
-from __future__ import annotations
 
 import contextlib
 import math
 import os
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import psutil
 import pynvml
 
-from batchscope.timing import processes
-from batchscope.timing.processes import MEGABYTE
-
+MEGABYTE = 10**6
+# User and nice contain the time of guests.
+_UNCOUNTED_TIMES = {"idle", "iowait", "guest", "guest_nice"}
+_CLEAR_REFS = Path("/proc/self/clear_refs")
+_RESET_PEAK = "5"
 # Function of NVML -> conversion of its result to columns of `GPU_COLUMNS`.
 _GPU_QUERIES: dict[str, Callable[[Any], dict[str, float]]] = {
     "nvmlDeviceGetUtilizationRates": lambda rates: {
@@ -39,51 +41,110 @@ _GPU_QUERIES: dict[str, Callable[[Any], dict[str, float]]] = {
 }
 GPU_COLUMNS = ("gpu_percent", "gpu_bandwidth_percent", "gpu_memory_mb", "gpu_energy_joules")
 SAMPLE_COLUMNS = (
-    *("seconds", "phase", "process_percent", "process_cores", "machine_percent"),
-    *("foreign_cores", "memory_mb", *GPU_COLUMNS),
+    *("seconds", "process_percent", "process_cores", "machine_percent", "foreign_cores"),
+    *("memory_mb", *GPU_COLUMNS),
 )
-NO_PHASE = -1  # index of the phase of samples outside all phases
 # A process that uses less than 1 % of a core is idle, as NVML reports whole percentages.
 IDLE_CORES = 0.01
 IDLE_PERCENT = 1.0
-# NVML's longest window. Until it has passed, the utilisation in a phase is an average that includes
-# the work before the phase.
+# NVML's longest window. Until it has passed, the utilisation in a span is an average that includes
+# the work before the span.
 SETTLE_SECONDS = 1.0
 
 Series = Mapping[str, np.ndarray]  # column -> values of shape (samples,), NaN if unknown
+Summary = dict[str, float | None]  # quantity -> value, None if unknown
+Span = tuple[float, float]  # start and end of a time; a sample at the start is no part of it
 
 
-def first_gpu() -> Any:
-    """Return NVML's handle of the first GPU that this process sees; NVML closes with the process.
+class CpuReading(NamedTuple):
+    """A clock and two counters of CPU time, in seconds; only differences have a meaning."""
 
-    Raises:
-        pynvml.NVMLError: If NVML does not work, or the process sees no GPU.
+    seconds: float  # elapsed time
+    process: float  # CPU time of this process without its children
+    machine: float  # CPU time of the machine, including time that a hypervisor took
+
+
+def cpu_times() -> CpuReading:
+    """Read the counters of this process and of the machine, in about 50 microseconds.
+
+    The machine's counter may advance in ticks of 10 ms per core. Over a block of a quarter of a
+    second, the foreign cores are therefore accurate to a few hundredths.
     """
-    pynvml.nvmlInit()
-    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0].strip()
-    if first.isdecimal():
-        return pynvml.nvmlDeviceGetHandleByIndex(int(first))
-    return pynvml.nvmlDeviceGetHandleByUUID(first)
+    times = psutil.cpu_times()._asdict()
+    machine = sum(value for name, value in times.items() if name not in _UNCOUNTED_TIMES)
+    return CpuReading(time.monotonic(), time.process_time(), machine)
 
 
-def read_gpu(handle: Any) -> list[float]:
-    """Return the current values of `GPU_COLUMNS`, NaN if the GPU does not support them."""
-    readings = dict.fromkeys(GPU_COLUMNS, math.nan)
-    for name, columns in _GPU_QUERIES.items() if handle is not None else ():
-        # An error, such as a timeout, loses one sample and not the timing.
-        with contextlib.suppress(pynvml.NVMLError):
-            readings |= columns(getattr(pynvml, name)(handle))
-    return list(readings.values())
+def foreign_cores(before: CpuReading, after: CpuReading) -> float:
+    """Return the mean number of cores that other processes used between two readings, at least 0.
+
+    Other processes include the children of this process, and other guests of a virtual machine
+    while they delay this machine.
+    """
+    seconds, process, machine = (end - start for start, end in zip(before, after, strict=True))
+    return max(0.0, (machine - process) / seconds) if seconds > 0 else 0.0
+
+
+def reset_peak_memory() -> bool:
+    """Restart the count of `peak_memory`; return whether the system allows that."""
+    try:
+        _CLEAR_REFS.write_text(_RESET_PEAK, encoding="ascii")
+    except OSError:
+        return False
+    return True
+
+
+def peak_memory() -> float:
+    """Return the peak resident memory of this process; the kernel counts units of 1024 bytes."""
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    (number,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
+    return int(number) * 1024 / MEGABYTE
+
+
+class ProcessTree:
+    """A process and its descendants; empty once the exit status of the process is collected."""
+
+    def __init__(self, pid: int) -> None:
+        self._parent = psutil.Process(pid)
+
+    def members(self) -> list[psutil.Process]:
+        with contextlib.suppress(psutil.Error):
+            if self._parent.is_running():
+                return [self._parent, *self._parent.children(recursive=True)]
+        return []
+
+    def usage(self) -> tuple[float, float]:
+        """Return the total CPU time so far and the resident memory; NaN without processes.
+
+        The CPU time includes descendants that have ended, once their parents waited for them. It
+        advances in ticks, mostly of 10 ms. Memory that forked processes share counts once, by their
+        proportional shares.
+        """
+        members = self.members()
+        seconds, bytes_used = [], []
+        for member in members:
+            with contextlib.suppress(psutil.Error):
+                seconds.append(sum(member.cpu_times()[:4]))  # including the children's
+                # A single process shares no memory, and the kernel needs longer for the shares.
+                is_single = len(members) == 1
+                used = member.memory_info().rss if is_single else member.memory_full_info().pss
+                bytes_used.append(used)
+        if not bytes_used:
+            return math.nan, math.nan
+        return sum(seconds), sum(bytes_used) / MEGABYTE
+
+    def kill(self) -> None:
+        for member in self.members():
+            with contextlib.suppress(psutil.Error):
+                member.kill()
 
 
 class Sampler:
     """Sample utilisation and memory in a thread while the `with` block runs.
 
-    Every phase begins and ends with a sample, so that no sample belongs to two phases. The CPU time
-    of the sampler counts neither for the process nor for other processes. A quantity that cannot be
-    measured is NaN and does not stop the timing. `gpu_device` names the sampled GPU, or the reason
-    why no GPU was sampled. CUDA and NVML order GPUs of different kinds by different rules, unless
-    CUDA_DEVICE_ORDER is PCI_BUS_ID.
+    The CPU time of the sampler counts neither for the process nor for other processes. A quantity
+    that cannot be measured is NaN and does not stop the timing. `gpu_device` names the sampled GPU,
+    or the reason why no GPU was sampled.
     """
 
     def __init__(
@@ -91,7 +152,7 @@ class Sampler:
         interval: float = 0.1,  # seconds between two samples
         cores: int = 1,  # number of cores that counts as 100 % for the process
         gpu: bool = False,  # whether to sample the first GPU that this process sees
-        watched: processes.ProcessTree | None = None,  # processes to sample instead of this one
+        watched: ProcessTree | None = None,  # processes to sample instead of this one
     ) -> None:
         self._interval, self._cores = interval, cores
         self._machine_cores = psutil.cpu_count(logical=True) or 1
@@ -99,23 +160,14 @@ class Sampler:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
-        self._gpu: Any = None  # NVML's handle
-        self.gpu_device: dict[str, str] | None = None
-        if gpu:
-            try:
-                self._gpu = handle = first_gpu()
-                name, uuid = pynvml.nvmlDeviceGetName(handle), pynvml.nvmlDeviceGetUUID(handle)
-                self.gpu_device = {"name": str(name), "uuid": str(uuid)}
-            except pynvml.NVMLError as error:
-                self.gpu_device = {"problem": str(error)}
+        self._gpu, self.gpu_device = _first_gpu() if gpu else (None, None)
         self._rows: list[tuple[float, ...]] = []  # an hour at 0.1 s takes some 10 MB
-        self._phase = NO_PHASE
-        self.phases: list[Hashable] = []
+        self._start: float | None = None  # time of the first sample
         self.own_seconds = 0.0
         # Time of the last sample, and core-seconds of process, machine and other processes then.
         self._last_counters = np.full(4, math.nan)
 
-    def __enter__(self) -> Sampler:
+    def __enter__(self) -> Self:
         self.sample()
         self._thread.start()
         return self
@@ -129,23 +181,13 @@ class Sampler:
         while not self._stop.wait(self._interval):
             self.sample()
 
-    @contextlib.contextmanager
-    def phase(self, label: Hashable) -> Iterator[None]:
-        """Assign the samples of the block to a phase. Blocks with equal labels are one phase."""
-        if label not in self.phases:
-            self.phases.append(label)
-        index, outer = self.phases.index(label), self._phase
-        self.sample(index)
-        try:
-            yield
-        finally:
-            self.sample(outer)
-
-    def sample(self, next_phase: int | None = None) -> None:
-        """Take a sample; later samples belong to the next phase, if that is given."""
+    def sample(self) -> float:
+        """Take a sample; return its seconds since the first sample, for an end of a `Span`."""
         with self._lock:
             start = time.thread_time()
-            reading, own_seconds = processes.cpu_times(), self.own_seconds
+            reading, own_seconds = cpu_times(), self.own_seconds
+            if self._start is None:
+                self._start = reading.seconds
             if self._watched is None:
                 process = reading.process - own_seconds
                 memory = self._process.memory_info().rss / MEGABYTE
@@ -154,33 +196,58 @@ class Sampler:
             # The CPU time of taking this sample belongs to the time of the next sample.
             foreign = reading.machine - process - own_seconds
             counters = np.array([reading.seconds, process, reading.machine, foreign])
-            (seconds, *used), self._last_counters = counters - self._last_counters, counters
-            cores, machine, foreign = (use / seconds if seconds > 0 else math.nan for use in used)
+            (elapsed, *used), self._last_counters = counters - self._last_counters, counters
+            cores, machine, foreign = (use / elapsed if elapsed > 0 else math.nan for use in used)
             cores = np.maximum(0.0, cores)
             percent = 100 * cores / self._cores, cores, 100 * machine / self._machine_cores
-            gpu = read_gpu(self._gpu)
-            self._rows.append((reading.seconds, self._phase, *percent, foreign, memory, *gpu))
+            seconds = reading.seconds - self._start
+            self._rows.append((seconds, *percent, foreign, memory, *_read_gpu(self._gpu)))
             self.own_seconds += time.thread_time() - start
-            if next_phase is not None:
-                self._phase = next_phase
+            return seconds
 
     def series(self) -> dict[str, np.ndarray]:
         """Return the samples so far: column -> values of shape (samples,), NaN if unknown.
 
-        seconds and gpu_energy_joules count from the start. phase is an index of `phases`.
-        machine_percent refers to all logical cores, gpu_memory_mb to all processes. foreign_cores
-        may be negative, because the machine's counter advances in ticks.
+        seconds and gpu_energy_joules count from the start. machine_percent refers to all logical
+        cores, gpu_memory_mb to all processes. foreign_cores may be negative, because the machine's
+        counter advances in ticks.
         """
         with self._lock:
             rows = np.array(self._rows).reshape(-1, len(SAMPLE_COLUMNS))
         columns: dict[str, np.ndarray] = dict(zip(SAMPLE_COLUMNS, rows.T.copy(), strict=True))
-        for name in ("seconds", "gpu_energy_joules"):
-            finite = columns[name][np.isfinite(columns[name])]
-            columns[name] -= finite[0] if len(finite) else 0.0
-        return {**columns, "phase": columns["phase"].astype(np.int64)}
+        energy = columns["gpu_energy_joules"]
+        energy -= next(iter(energy[np.isfinite(energy)]), 0.0)
+        return columns
 
-    def summary(self, label: Hashable) -> dict[str, float | None]:
-        return summarise(self.series(), self.phases.index(label))
+
+def _first_gpu() -> tuple[Any, dict[str, str]]:
+    """Return NVML's handle of the first GPU that this process sees, with its name and UUID.
+
+    Without a GPU, the handle is None and the dictionary has the problem. NVML closes with the
+    process. CUDA and NVML order GPUs of different kinds by different rules, unless
+    CUDA_DEVICE_ORDER is PCI_BUS_ID (CUDA C++ Programming Guide, CUDA_VISIBLE_DEVICES).
+    """
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0].strip()
+    try:
+        pynvml.nvmlInit()
+        if first.isdecimal():
+            handle = pynvml.nvmlDeviceGetHandleByIndex(int(first))
+        else:
+            handle = pynvml.nvmlDeviceGetHandleByUUID(first)
+        name, uuid = pynvml.nvmlDeviceGetName(handle), pynvml.nvmlDeviceGetUUID(handle)
+    except pynvml.NVMLError as error:
+        return None, {"problem": str(error)}
+    return handle, {"name": str(name), "uuid": str(uuid)}
+
+
+def _read_gpu(handle: Any) -> list[float]:
+    """Return the current values of `GPU_COLUMNS`, NaN if the GPU does not support them."""
+    readings = dict.fromkeys(GPU_COLUMNS, math.nan)
+    for name, columns in _GPU_QUERIES.items() if handle is not None else ():
+        # An error, such as a timeout, loses one sample and not the timing.
+        with contextlib.suppress(pynvml.NVMLError):
+            readings |= columns(getattr(pynvml, name)(handle))
+    return list(readings.values())
 
 
 def sample_seconds(series: Series) -> np.ndarray:
@@ -189,15 +256,7 @@ def sample_seconds(series: Series) -> np.ndarray:
     return np.diff(seconds, prepend=seconds[:1])
 
 
-def seconds_into_phase(series: Series) -> np.ndarray:
-    """Return the seconds from the last entry into a sample's phase, shape (samples,)."""
-    seconds, phase = series["seconds"], series["phase"]
-    # A phase begins at the last sample of the previous phase.
-    starts = np.where(np.diff(phase, prepend=phase[:1]) != 0, np.roll(seconds, 1), seconds[:1])
-    return seconds - np.maximum.accumulate(starts)
-
-
-def spread(values: np.ndarray, weights: np.ndarray, idle: float = 0.0) -> dict[str, float | None]:
+def spread(values: np.ndarray, weights: np.ndarray, idle: float = 0.0) -> Summary:
     """Return weighted `median`, `q1`, `q3`, `mean`, and `zero_share`, the share below `idle`.
 
     NaN values do not count; without other values, the results are None. The quantile q is the
@@ -215,26 +274,34 @@ def spread(values: np.ndarray, weights: np.ndarray, idle: float = 0.0) -> dict[s
     }
 
 
-def summarise(series: Series, phase: int | None = None) -> dict[str, float | None]:
-    """Summarise the samples of a phase: `NO_PHASE` for samples outside all phases, None for all.
+def in_span(series: Series, span: Span) -> np.ndarray:
+    """Return which samples represent a part of a span, shape (samples,)."""
+    start, stop = span
+    return (series["seconds"] > start) & (series["seconds"] <= stop)
+
+
+def summarise(series: Series, spans: Sequence[Span] = ((-math.inf, math.inf),)) -> Summary:
+    """Summarise the samples of spans of time, by default all.
 
     A utilisation X has the weighted median `X` and the quartiles `X_q1` and `X_q3`. Unknown values
-    are None. So is the GPU's utilisation in a phase that is shorter than NVML's window.
+    are None. So is the GPU's utilisation if each span is shorter than NVML's window.
     """
-    inside = np.full(len(series["phase"]), phase is None) | (series["phase"] == phase)
+    inside, has_settled = np.zeros((2, len(series["seconds"])), bool)
+    for start, stop in spans:
+        in_this_span = in_span(series, (start, stop))
+        inside |= in_this_span
+        has_settled |= in_this_span & (series["seconds"] >= start + SETTLE_SECONDS)
     weights = np.where(inside, sample_seconds(series), 0.0)
-    settled = np.where(seconds_into_phase(series) >= SETTLE_SECONDS, weights, 0.0)
-    result: dict[str, float | None] = {}
+    settled = np.where(has_settled, weights, 0.0)
+    result: Summary = {}
     for column in ("process_percent", "gpu_percent", "gpu_bandwidth_percent"):
         values = spread(series[column], settled if column in GPU_COLUMNS else weights)
         result[column] = values["median"]
         result |= {f"{column}_{quartile}": values[quartile] for quartile in ("q1", "q3")}
-    process = spread(series["process_cores"], weights, IDLE_CORES)
-    gpu = spread(series["gpu_percent"], settled, IDLE_PERCENT)
     foreign = spread(series["foreign_cores"], weights)["mean"]
     return result | {
-        "process_zero_share": process["zero_share"],
-        "gpu_zero_share": gpu["zero_share"],
+        "process_zero_share": spread(series["process_cores"], weights, IDLE_CORES)["zero_share"],
+        "gpu_zero_share": spread(series["gpu_percent"], settled, IDLE_PERCENT)["zero_share"],
         "foreign_cores": None if foreign is None else max(0.0, foreign),
         "memory_peak_mb": _peak(series["memory_mb"][inside]),
         "gpu_memory_peak_mb": _peak(series["gpu_memory_mb"][inside]),

@@ -1,23 +1,21 @@
 """Steps and examples per second of every batch size, in short blocks timed in turns.
 
-A record has the times of the blocks. `batchscope.analysis` computes sweeps.csv and
-training_times.csv over several jobs.
+A record has the times of the blocks, and `_size_rows` yields their quartiles. A new column is
+described here. `analysis.timing_rows` computes the rates, sweeps.csv and training_times.csv.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from pydantic import Field
 
-from batchscope.study import timing_columns
-from batchscope.study.measure_settings import Seconds
-from batchscope.study.model import Integer
-from batchscope.study.setting import Setting
+from batchscope.study import specifications
+from batchscope.study.model import Integer, Setting
 from batchscope.study.specifications import (
     REPEATS,
     Column,
@@ -26,6 +24,7 @@ from batchscope.study.specifications import (
     Panel,
     PositiveColumn,
     Scale,
+    Seconds,
     Table,
     TextColumn,
     Timing,
@@ -58,12 +57,12 @@ def _quartile_columns(name: str, unit: str) -> dict[str, Column]:
 
 
 _THROUGHPUT_COLUMNS = {
-    timing_columns.REPEAT_COLUMN: timing_columns.REPEAT_DESCRIPTION,
+    specifications.REPEAT_COLUMN: specifications.REPEAT_DESCRIPTION,
     "batch_size": IntegerColumn("Examples per step."),
-    "status": timing_columns.STATUS_DESCRIPTION,
+    "status": specifications.STATUS_DESCRIPTION,
     "steps": IntegerColumn("Steps of a block."),
     "blocks": IntegerColumn("Timed blocks.", adds_up=True),
-    "disturbed_blocks": timing_columns.DISTURBED_BLOCKS_DESCRIPTION,
+    "disturbed_blocks": specifications.DISTURBED_BLOCKS_DESCRIPTION,
     "seconds_per_step": PositiveColumn("Time per step: median of the blocks.", "s"),
     **_quartile_columns("seconds_per_step", "s"),
     "iterations_per_second": Column(
@@ -80,10 +79,10 @@ _THROUGHPUT_COLUMNS = {
     ),
 }
 _SWEEP_COLUMNS = {
-    timing_columns.REPEAT_COLUMN: timing_columns.REPEAT_DESCRIPTION,
-    "status": timing_columns.STATUS_DESCRIPTION,
+    specifications.REPEAT_COLUMN: specifications.REPEAT_DESCRIPTION,
+    "status": specifications.STATUS_DESCRIPTION,
     "blocks": IntegerColumn("Timed blocks of all batch sizes.", adds_up=True),
-    "disturbed_blocks": timing_columns.DISTURBED_BLOCKS_DESCRIPTION,
+    "disturbed_blocks": specifications.DISTURBED_BLOCKS_DESCRIPTION,
     "fixed_seconds": PositiveColumn(
         "Fixed cost of a step: a of the fit t = a + b * batch size.",
         "s",
@@ -127,7 +126,7 @@ _SWEEP_COLUMNS = {
     "memory_mb_per_image": Column("Memory per example, by the same fit.", "MB"),
 }
 _TRAINING_TIME_COLUMNS = {
-    timing_columns.REPEAT_COLUMN: timing_columns.REPEAT_DESCRIPTION,
+    specifications.REPEAT_COLUMN: specifications.REPEAT_DESCRIPTION,
     "batch_size": IntegerColumn("Examples per step."),
     "status": TextColumn("finished, diverged or out_of_memory."),
     "at_epoch": IntegerColumn("Number of epochs in the experiment."),
@@ -149,7 +148,7 @@ def _size_rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
         row["train_examples"] = record.get("train_examples")
         if blocks := entry.get("blocks"):
             times = np.percentile([block["seconds_per_step"] for block in blocks], (50, 25, 75))
-            for suffix, seconds in zip(timing_columns.QUARTILE_SUFFIXES, times, strict=True):
+            for suffix, seconds in zip(specifications.QUARTILE_SUFFIXES, times, strict=True):
                 row[f"seconds_per_step{suffix}"] = seconds
         if blocks is not None:  # None if this machine cannot time the batch size
             row |= block_counts(blocks)
@@ -223,35 +222,33 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     from batchscope.store import records
     from batchscope.timing.blocks import calibrate, error_status, rounded_up, time_blocks
 
-    counts: dict[int, int] = {}  # batch size that can run -> steps of a block
     status = dict.fromkeys(job.subject.batch_sizes, records.FINISHED)
+    steps: dict[int, int] = {}  # batch size that can run -> steps of a block
+    blocks_of_size: dict[int, Callable[[], Block]] = {}
     with job.runner() as runner:
-        run_steps = {size: runner.steps_at_size(size) for size in status}
+        unit = runner.steps_per_call
         for size in status:
+            run_steps = runner.steps_at_size(size)
             try:
-                counts[size] = calibrate(
-                    run_steps[size], settings["block_seconds"], runner.steps_per_call
-                )
+                steps[size] = calibrate(run_steps, settings["block_seconds"], unit)
             except Exception as error:
                 status[size] = error_status(error)
-        if settings["iterations"]:
-            count = rounded_up(settings["iterations"] / settings["blocks"], runner.steps_per_call)
-            counts = dict.fromkeys(counts, count)
-        timed = {
-            size: functools.partial(run_block, run_steps[size], counts[size]) for size in counts
-        }
-        block_lists, errors = time_blocks(timed, settings["blocks"], settings[REPEATS.name])
+                continue
+            if settings["iterations"]:
+                steps[size] = rounded_up(settings["iterations"] / settings["blocks"], unit)
+            blocks_of_size[size] = functools.partial(run_block, run_steps, steps[size])
+        timed, errors = time_blocks(blocks_of_size, settings["blocks"], settings[REPEATS.name])
     status |= errors
     sizes = [
         {
             "batch_size": size,
             "status": status[size],
-            "steps": counts.get(size),
-            "blocks": block_lists.get(size, []),
+            "steps": steps.get(size),
+            "blocks": timed.get(size, []),
         }
         for size in status
     ]
-    job_status = records.FINISHED if block_lists else next(iter(status.values()))
+    job_status = records.FINISHED if timed else next(iter(status.values()))
     return Timed(job_status, {"train_examples": runner.examples, "sizes": sizes})
 
 

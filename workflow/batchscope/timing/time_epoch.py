@@ -4,35 +4,30 @@ seed, in turns over all configurations.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from pydantic import Field
 
-from batchscope.study.measure_settings import Seconds
-from batchscope.study.model import Integer
-from batchscope.study.setting import Setting
+from batchscope.study.model import Integer, Setting
 from batchscope.study.specifications import (
+    QUARTILE_SUFFIXES,
     Column,
     Figure,
     Panel,
     PositiveColumn,
     Scale,
+    Seconds,
     Timing,
     TimingSettings,
 )
-from batchscope.study.timing_columns import QUARTILE_SUFFIXES
 from batchscope.timing import Timed
 
 if TYPE_CHECKING:
     from batchscope.timing.blocks import Block
     from batchscope.timing.timing_job import TimingJob
-
-RunSteps = Callable[[int, int], float]  # start and stop of steps of an epoch -> their seconds
-Piece = tuple[int, int, float]  # start and stop of steps, and their weight in the time of an epoch
 
 
 class TimeEpochSettings(TimingSettings):
@@ -101,50 +96,45 @@ ENTRY = Timing(
 )
 
 
-class Epoch(NamedTuple):
-    """The steps of an epoch; the last batch may be smaller than the others."""
+def calibrated_block(
+    run_steps: Callable[[int, int], float], examples: int, batch_size: int, block_seconds: float
+) -> Callable[[], Block]:
+    """Warm up; return the function that runs one block of at least `block_seconds`.
 
-    examples: int  # not fewer than the batch size
-    batch_size: int
+    If epochs are short, a block has whole epochs. Otherwise it has steps of whole batches and the
+    last step, which is timed separately: a step has a fixed cost, so the time of a smaller batch
+    does not follow from a time per example. The seconds of an epoch are the weighted sum of the
+    times of these pieces.
 
-    @property
-    def steps(self) -> int:
-        return math.ceil(self.examples / self.batch_size)
-
-    def pieces(self, count: int) -> list[Piece]:
-        """Return the pieces of a block of about `count` steps.
-
-        If epochs are short, a block has whole epochs. Otherwise it has steps of whole batches and
-        the last step, which is timed separately: a step has a fixed cost, so the time of a smaller
-        batch does not follow from a time per example. An epoch takes the weighted sum of the times.
-        """
-        whole_batches = self.examples // self.batch_size
-        if count >= whole_batches:
-            epochs = math.ceil(count / self.steps)
-            return [(0, self.steps, 1 / epochs)] * epochs
-        last = [(whole_batches, self.steps, 1.0)] if whole_batches < self.steps else []
-        return [(0, count, whole_batches / count), *last]
-
-
-def calibrate_block(run_steps: RunSteps, epoch: Epoch, block_seconds: float) -> list[Piece]:
-    """Warm up; return the pieces of a block that takes at least `block_seconds`."""
+    Args:
+        run_steps: Start and stop of steps of an epoch -> their seconds.
+        examples: Examples of an epoch, at least one batch. The last batch may be smaller.
+    """
     from batchscope.timing.blocks import calibrate
 
+    steps, whole_batches = math.ceil(examples / batch_size), examples // batch_size
+
     def run(count: int) -> float:
-        epochs, remainder = divmod(count, epoch.steps)
-        stops = [epoch.steps] * epochs + [remainder] * (remainder > 0)
+        epochs, remainder = divmod(count, steps)
+        stops = [steps] * epochs + [remainder] * (remainder > 0)
         return sum(run_steps(0, stop) for stop in stops)
 
     for _ in range(2):
-        run_steps(epoch.steps - 1, epoch.steps)  # the calibration may not reach the last batch
-    return epoch.pieces(calibrate(run, block_seconds))
+        run_steps(steps - 1, steps)  # the calibration may not reach the last batch
+    count = calibrate(run, block_seconds)
+    if count >= whole_batches:
+        epochs = math.ceil(count / steps)
+        pieces = [(0, steps, 1 / epochs)] * epochs
+    else:
+        last = [(whole_batches, steps, 1.0)] if whole_batches < steps else []
+        pieces = [(0, count, whole_batches / count), *last]
 
+    def run_block() -> Block:
+        seconds = [run_steps(start, stop) for start, stop, _ in pieces]
+        seconds_per_epoch = np.dot([weight for *_, weight in pieces], seconds)
+        return {"seconds": sum(seconds), "seconds_per_epoch": float(seconds_per_epoch)}
 
-def run_block(run_steps: RunSteps, pieces: list[Piece]) -> Block:
-    """Run a block; return its seconds, and the seconds of an epoch that follow."""
-    seconds = [run_steps(start, stop) for start, stop, _ in pieces]
-    seconds_per_epoch = np.dot([weight for *_, weight in pieces], seconds)
-    return {"seconds": sum(seconds), "seconds_per_epoch": float(seconds_per_epoch)}
+    return run_block
 
 
 def epoch_columns(blocks: list[Block], examples: int) -> dict[str, float]:
@@ -164,26 +154,23 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     from batchscope.store import records
     from batchscope.timing import loops
     from batchscope.timing.blocks import NonFiniteLoss, error_status, time_block
-    from batchscope.training import step_loop
+    from batchscope.training.step_loop import Totals, epoch_order
 
     model, size = job.network(), job.factors["batch_size"]
     train = job.training_examples(size)
-    epoch = Epoch(len(train.labels), size)
-    status, blocks = records.FINISHED, []
+    examples = len(train.labels)
     try:
         loop = loops.make_step_loop(job.factors, model, train, size)
-        order = step_loop.epoch_order(0, 0, epoch.examples)
+        order = epoch_order(0, 0, examples)
 
         def run_steps(start: int, stop: int) -> float:
-            done, totals, seconds, _ = loop.run(order, start, stop, step_loop.Totals())
+            done, totals, seconds, _ = loop.run(order, start, stop, Totals())
             if not math.isfinite(totals.loss):
                 raise NonFiniteLoss(f"The loss is not finite after step {done}.")
             return seconds
 
-        pieces = calibrate_block(run_steps, epoch, settings["block_seconds"])
-        run = functools.partial(run_block, run_steps, pieces)
-        blocks = [time_block(run) for _ in range(settings["blocks"])]
+        run_block = calibrated_block(run_steps, examples, size, settings["block_seconds"])
+        blocks = [time_block(run_block) for _ in range(settings["blocks"])]
     except Exception as error:
-        status = error_status(error)
-    columns = epoch_columns(blocks, epoch.examples) if blocks else {}
-    return Timed(status, {"blocks": blocks}, columns)
+        return Timed(error_status(error), {"blocks": []})
+    return Timed(records.FINISHED, {"blocks": blocks}, epoch_columns(blocks, examples))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchscope.core import disk
-from batchscope.host import description, tensorflow_start
+from batchscope.host import tensorflow_start
 from batchscope.store import records
 from batchscope.study import incompatible_factors, names
 from batchscope.study.names import Configuration, Sweep
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TimingJob(Setup):
-    """A job that times a sweep, or a training's configuration."""
+    """A job that times a sweep, or a training's configuration. `Setup` has data and network."""
 
     results: Path | str
     subject: Sweep | Configuration
     model_file: Path | str | None
-    output: Path  # file of the record, or of the reply that `attempts` reads
+    output: Path  # file of the record, or of the reply of a try
 
     @property
     def factors(self) -> dict[str, Any]:
@@ -54,12 +54,10 @@ class TimingJob(Setup):
         Raises:
             UserError: If the data are missing or have fewer examples than a batch.
         """
-        from batchscope.training import augmentations
+        from batchscope.training import inputs
 
         factors = self.factors
-        train = augmentations.extended_examples(
-            factors["augmentation"], self.data.examples("train")
-        )
+        train = inputs.extended_examples(factors["augmentation"], self.data.examples("train"))
         incompatible_factors.check_batch_size(factors, batch_size, len(train.labels))
         return train
 
@@ -87,7 +85,7 @@ def time_and_write(timing: str, job: TimingJob, machine_name: str, settings: str
         device=job.factors["device"],
         threads=job.threads,
         **timed.details,
-        versions=description.versions(),
-        machine={"name": machine_name, **description.describe()},
+        versions=records.package_versions(),
+        machine={"name": machine_name, **records.machine_description()},
     )
     disk.write_json(job.output, record)

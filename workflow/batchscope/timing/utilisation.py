@@ -2,7 +2,7 @@
 
 A column of utilisation.csv is declared in `_UTILISATION_COLUMNS`. Its value is a key of an entry of
 `sizes` in the record (`measure`) or of the entry's summary of samples (`samples.summarise`).
-`analysis/timing_repeats.py` adds the columns that need several batch sizes or jobs.
+`analysis/timing_rows.py` adds the columns that need several batch sizes or jobs.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from batchscope.study import timing_columns
-from batchscope.study.measure_settings import Seconds
-from batchscope.study.setting import Setting
+from batchscope.study import specifications
+from batchscope.study.model import Setting
 from batchscope.study.specifications import (
     Column,
     Figure,
@@ -25,6 +24,7 @@ from batchscope.study.specifications import (
     Panel,
     PercentColumn,
     Scale,
+    Seconds,
     Table,
     TextColumn,
     Timing,
@@ -34,8 +34,9 @@ from batchscope.study.specifications import (
 from batchscope.timing import Timed, with_summary
 
 if TYPE_CHECKING:
+    from batchscope.timing.blocks import Block
     from batchscope.timing.loops import Runner
-    from batchscope.timing.samples import Sampler
+    from batchscope.timing.samples import Sampler, Series, Span
     from batchscope.timing.timing_job import TimingJob
 
 
@@ -51,9 +52,9 @@ class UtilisationSettings(TimingSettings):
 
 
 _UTILISATION_COLUMNS = {
-    timing_columns.REPEAT_COLUMN: timing_columns.REPEAT_DESCRIPTION,
+    specifications.REPEAT_COLUMN: specifications.REPEAT_DESCRIPTION,
     "batch_size": IntegerColumn("Examples per step."),
-    "status": timing_columns.STATUS_DESCRIPTION,
+    "status": specifications.STATUS_DESCRIPTION,
     "steps": IntegerColumn("Steps of the training."),
     "seconds": Column("Time of these steps.", "s"),
     "process_percent": PercentColumn(
@@ -125,10 +126,6 @@ _SAMPLE_COLUMNS = {
 }
 
 
-def _size_rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
-    yield from map(with_summary, record["sizes"])
-
-
 def _sample_rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
     """Yield the samples through the consecutive trainings of a job."""
     samples = record["samples"]
@@ -142,7 +139,11 @@ ENTRY = Timing(
     version="utilisation-v2",
     settings=UtilisationSettings,
     tables={
-        "utilisation": Table(_UTILISATION_COLUMNS, _size_rows, keys=()),
+        "utilisation": Table(
+            _UTILISATION_COLUMNS,
+            lambda record, path: map(with_summary, record["sizes"]),
+            keys=(),
+        ),
         "samples": Table(_SAMPLE_COLUMNS, _sample_rows),
     },
     figures=(
@@ -155,14 +156,14 @@ ENTRY = Timing(
             kind="sweep",
             table="utilisation",
             panels=(
-                *timing_columns.UTILISATION_PANELS,
+                *specifications.UTILISATION_PANELS,
                 Panel(
                     "gpu_bandwidth_percent",
                     "GPU memory traffic",
                     "time with traffic (%)",
                     Scale.ZERO,
                 ),
-                *timing_columns.MEMORY_PANELS,
+                *specifications.MEMORY_PANELS,
                 Panel("tensorflow_peak_mb", "Memory of tensors", "peak (MB)"),
                 Panel("process_zero_share", "CPU at zero", "share of time (%)", Scale.PERCENT),
                 Panel("gpu_zero_share", "GPU at zero", "share of time (%)", Scale.PERCENT),
@@ -199,8 +200,9 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     are disturbed too, it is flagged.
     """
     from batchscope.store import records
-    from batchscope.timing.samples import Sampler
+    from batchscope.timing.samples import Sampler, summarise
 
+    spans: dict[int, list[Span]] = {}  # of each batch size, the last one counts
     with job.runner() as runner:
         batch_sizes = sorted(job.subject.batch_sizes)
         entries = [_calibrate_and_measure_memory(runner, size) for size in batch_sizes]
@@ -208,14 +210,17 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
         with Sampler(settings["interval"], job.threads, job.on_gpu) as sampler:
             for entry in trained:
                 size, steps = entry["batch_size"], entry["steps_per_call"]
-                entry |= train(runner, sampler, size, steps, settings)
+                block, spans[size] = train(runner, sampler, size, steps, settings)
+                entry |= block
             time.sleep(settings["pause_seconds"])
+    series = sampler.series()
     for entry in trained:
-        entry["utilisation"] = summary = sampler.summary((TRAINING_PHASE, entry["batch_size"]))
+        size = entry["batch_size"]
+        entry["utilisation"] = summary = summarise(series, spans[size][-1:])
         if (joules := summary["gpu_energy_joules"]) is not None:
-            examples = entry["steps"] * entry["batch_size"]
-            entry["joules_per_epoch"] = joules * runner.examples / examples
-    details = {"sizes": entries, "samples": sample_lists(sampler), "gpu_device": sampler.gpu_device}
+            entry["joules_per_epoch"] = joules * runner.examples / (entry["steps"] * size)
+    samples = sample_lists(series, spans)
+    details = {"sizes": entries, "samples": samples, "gpu_device": sampler.gpu_device}
     return Timed((trained or entries)[0]["status"], details)
 
 
@@ -226,65 +231,60 @@ def _calibrate_and_measure_memory(runner: Runner, batch_size: int) -> dict[str, 
     peak of a smaller batch size would be the peak of a larger one.
     """
     from batchscope.store import records
-    from batchscope.timing import processes
-    from batchscope.timing.blocks import calibrate, error_status
+    from batchscope.timing import blocks, samples
 
     entry = {"batch_size": batch_size, "utilisation": None, "status": records.FINISHED}
-    has_resident_peak, has_tensor_peak = processes.reset_peak_memory(), runner.reset_peak()
+    has_resident_peak, has_tensor_peak = samples.reset_peak_memory(), runner.reset_peak()
     try:
-        count = calibrate(runner.steps_at_size(batch_size), CALL_SECONDS, runner.steps_per_call)
+        run_steps = runner.steps_at_size(batch_size)
+        entry["steps_per_call"] = blocks.calibrate(run_steps, CALL_SECONDS, runner.steps_per_call)
     except Exception as error:
-        return entry | {"status": error_status(error)}
+        return entry | {"status": blocks.error_status(error)}
     return entry | {
-        "steps_per_call": count,
-        "memory_peak_mb": processes.peak_memory() if has_resident_peak else None,
+        "memory_peak_mb": samples.peak_memory() if has_resident_peak else None,
         "tensorflow_peak_mb": runner.peak_mb() if has_tensor_peak else None,
     }
 
 
 def train(
     runner: Runner, sampler: Sampler, batch_size: int, steps: int, settings: dict[str, Any]
-) -> dict[str, Any]:
-    """Rest and train for some seconds, again if others disturb; return the keys for the entry."""
-    from batchscope.timing.blocks import MAX_REPEATS
+) -> tuple[Block, list[Span]]:
+    """Rest and train for some seconds, again if others disturb.
 
-    label = TRAINING_PHASE, batch_size
-    with sampler.phase((LEAD_IN_PHASE, batch_size)):  # first steps after the change of batch size
-        runner.run(batch_size, runner.steps_per_call)
-    for repeats in range(MAX_REPEATS + 1):
-        if repeats:
-            sampler.phases[-1] = (REPEATED_PHASE, batch_size)
-        time.sleep(settings["pause_seconds"])
-        total_seconds, total_steps = 0.0, 0
-        with sampler.phase(label):
-            while total_seconds < settings["seconds"]:
-                total_seconds += runner.run(batch_size, steps)
-                total_steps += steps
-        foreign_cores = sampler.summary(label)["foreign_cores"] or 0.0
-        disturbed = foreign_cores > timing_columns.MAX_FOREIGN_CORES
-        if not disturbed:
-            break
-    return {
-        "steps": total_steps,
-        "seconds": total_seconds,
-        "disturbed": disturbed,
-        "repeats": repeats,
-    }
+    Returns:
+        The last training as a block, and the spans of lead-in and trainings.
+    """
+    from batchscope.timing.blocks import time_block
+
+    start = sampler.sample()
+    runner.run(batch_size, runner.steps_per_call)  # first steps after the change of batch size
+    spans = [(start, sampler.sample())]
+
+    def run_block() -> Block:
+        start, block = sampler.sample(), {"steps": 0, "seconds": 0.0}
+        while block["seconds"] < settings["seconds"]:
+            block["seconds"] += runner.run(batch_size, steps)
+            block["steps"] += steps
+        spans.append((start, sampler.sample()))
+        return block
+
+    return time_block(run_block, settings["pause_seconds"]), spans
 
 
-def sample_lists(sampler: Sampler) -> dict[str, list[Any]]:
+def sample_lists(series: Series, spans: dict[int, list[Span]]) -> dict[str, list[Any]]:
     """Return the samples for the record: column with a finite value -> list of rounded values."""
-    columns = sampler.series()
-    labels = [
-        sampler.phases[index] if index >= 0 else (None, None) for index in columns.pop("phase")
-    ]
-    return {
-        "batch_size": [size if phase == TRAINING_PHASE else None for phase, size in labels],
-        "seconds": columns.pop("seconds").round(3).tolist(),
-        "phase": [phase for phase, _ in labels],
-        **{
-            name: [float(f"{value:.4g}") for value in values]
-            for name, values in columns.items()
-            if np.isfinite(values).any()
-        },
-    }
+    from batchscope.timing.samples import in_span
+
+    sizes, phases = np.full((2, len(series["seconds"])), None)
+    for batch_size, (lead_in, *repeated, training) in spans.items():
+        phases[in_span(series, lead_in)] = LEAD_IN_PHASE
+        for span in repeated:
+            phases[in_span(series, span)] = REPEATED_PHASE
+        phases[in_span(series, training)] = TRAINING_PHASE
+        sizes[in_span(series, training)] = batch_size
+    lists = {"batch_size": sizes.tolist(), "phase": phases.tolist()}
+    lists["seconds"] = series["seconds"].round(3).tolist()
+    for name, values in series.items():
+        if name not in lists and np.isfinite(values).any():
+            lists[name] = [float(f"{value:.4g}") for value in values]
+    return lists

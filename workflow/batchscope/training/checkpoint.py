@@ -43,7 +43,7 @@ class Progress:
         self.epoch_start = weights
 
     def update_norms(self) -> np.ndarray:
-        """Return the norm of every update so far, float32. It is empty if none was recorded."""
+        """Return the norm of every recorded update so far, float32."""
         self.norms = [np.concatenate([np.empty(0, np.float32), *self.norms])]
         return self.norms[0]
 

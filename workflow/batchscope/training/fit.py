@@ -19,13 +19,12 @@ import numpy as np
 import tensorflow as tf
 
 from batchscope.core.errors import Interrupted
-from batchscope.host import description
 from batchscope.store import jobs, paths, records, weights
 from batchscope.store.progress import Reporter
 from batchscope.study import batch_phases, incompatible_factors, snapshot_epochs
 from batchscope.study.batch_phases import Course
 from batchscope.study.registry import VERSIONS
-from batchscope.training import augmentations, checkpoint, losses, models, optimizers, replicas
+from batchscope.training import checkpoint, inputs, losses, models, optimizers, replicas
 from batchscope.training.checkpoint import Progress
 from batchscope.training.runs import TrainingRun
 from batchscope.training.step_loop import Totals, UpdateSettings, epoch_order
@@ -87,7 +86,7 @@ class Training:
         self.model = run.network()
         self.initial_weights = models.weights(self.model)
         train = run.data.examples("train")
-        self.training_set = augmentations.extended_examples(factors["augmentation"], train)
+        self.training_set = inputs.extended_examples(factors["augmentation"], train)
         self.examples = len(self.training_set.labels)
         for size in batch_phases.batch_sizes(factors):
             incompatible_factors.check_batch_size(factors, size, self.examples)
@@ -102,7 +101,7 @@ class Training:
         self.snapshots_folder = self.folder / "epochs"
         self.visited_updates: tuple[int, ...] = ()
         # Two versions of a library must not share a training.
-        libraries = description.versions()
+        libraries = records.package_versions()
         versions = f"{libraries['tensorflow']} {libraries['keras']}"
         self._run_key = f"{run.name} {VERSIONS['train']} {versions}"
         self._checkpoint_time = time.monotonic()
@@ -113,19 +112,12 @@ class Training:
         self.schedule = optimizers.make_schedule(factors, self.course)
         with replicas.scope(factors):
             self.optimizer = optimizers.make_optimizer(factors, self.schedule)
-        augment = augmentations.random_layer(factors["augmentation"], factors["seed"])
         size, offset = factors["batch_size"], 0
         if self.course.varies:
             size, offset = (tf.Variable(value, False, dtype=tf.int32) for value in (size, offset))
-        self.update_settings = UpdateSettings.from_factors(factors, size, augment, offset=offset)
-        arguments = (
-            self.model,
-            self.optimizer,
-            self.training_set,
-            self.update_settings,
-            factors["update_norms"],
-        )
-        self.loop = replicas.make_loop(factors, *arguments)
+        settings = self.update_settings = UpdateSettings.from_factors(factors, size, offset=offset)
+        arguments = self.model, self.optimizer, self.training_set, settings
+        self.loop = replicas.make_loop(factors, *arguments, factors["update_norms"])
         self.validation_loss = losses.Objective(self.model, data.examples("validation"))
         if factors["evaluate_every"]:
             train, test = data.examples("train"), data.examples("test")
@@ -133,8 +125,9 @@ class Training:
             self.subset_loss = self.validation_loss.with_examples(train.rows(subset))
             self.test_loss = self.validation_loss.with_examples(test)
         # `model.variables` includes the generators of dropout. `model.weights` leaves them out.
-        self.variables = [*self.model.variables, *self.optimizer.variables]
-        self.variables += augment.variables if augment else []
+        variables = self.model.variables, settings.augment.variables if settings.augment else []
+        self.variables_without_optimizer = [*variables[0], *variables[1]]
+        self.variables = [*variables[0], *self.optimizer.variables, *variables[1]]
 
     def stop_on_signals(self) -> None:
         """Let SIGTERM and SIGINT stop the training at its next checkpoint."""
@@ -283,6 +276,10 @@ class Training:
         return self.course.updates(self.progress.epoch) + self.progress.step
 
     @property
+    def examples_used(self) -> int:
+        return self.progress.epoch * self.examples + self.examples_of_epoch
+
+    @property
     def examples_of_epoch(self) -> int:
         step = self.progress.step  # It is 0 after the last epoch too.
         return self.course.examples_after(self.progress.epoch, step) if step else 0
@@ -297,11 +294,10 @@ class Training:
 
     def _add_to_trajectory(self) -> None:
         """Evaluate the run and add a row for this update, if the run has a trajectory."""
-        progress = self.progress
-        rows = progress.trajectory
+        rows = self.progress.trajectory
         if not self.factors["evaluate_every"] or (rows and rows[-1]["updates"] == self.updates):
             return
-        examples = progress.epoch * self.examples + self.examples_of_epoch
+        examples = self.examples_used
         with self._timed_evaluation():
             test, train_loss = self.test_loss.evaluate_split("test"), self.subset_loss.evaluate()[0]
         used = {"examples": examples, "updates": self.updates, "epoch": examples / self.examples}

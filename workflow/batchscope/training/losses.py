@@ -1,19 +1,24 @@
-"""Mean loss over a set of examples, its gradient and Hessian products, computed in chunks."""
+"""Losses and metrics: of single examples by task (`Scoring`), and of a set (`Objective`).
 
-from __future__ import annotations
+Each example has a loss and scores, such as whether it is correct. Metrics follow from the sums of
+scores. An `Objective` computes the mean loss over a set, its gradient and its Hessian products in
+chunks.
+"""
 
+import abc
 import copy
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from batchscope.core import private_interfaces
-from batchscope.datasets import Examples
-from batchscope.training import graph_examples, scoring
+from batchscope.datasets import Examples, TaskInfo
+from batchscope.study import tasks
+from batchscope.training import inputs
 
 # A chunk is one forward pass outside training. It has this many input numbers, and its examples are
 # limited: the fixed cost of a chunk is small, and the activations need well under 1 GB.
@@ -22,21 +27,144 @@ MIN_CHUNK_EXAMPLES, MAX_CHUNK_EXAMPLES = 64, 2048
 TOKEN_VALUES = 512  # A token counts as many numbers, because networks turn tokens into vectors.
 
 
+def logits(outputs: tf.Tensor) -> tf.Tensor:
+    """Return the logits behind a classifier's outputs, which are probabilities or logits.
+
+    Keras clips probabilities at 1e-7. A cross-entropy of them cannot exceed 16.1 in float32, and
+    has no gradient beyond. Keras's softmax and sigmoid attach their input to their result.
+    TensorFlow's operations have it as their input.
+    """
+    kept = private_interfaces.attached_logits(outputs)
+    if kept is not None:
+        outputs = kept
+    elif tf.is_symbolic_tensor(outputs) and outputs.op.type in ("Softmax", "Sigmoid"):
+        outputs = outputs.op.inputs[0]
+    return full_precision(outputs)
+
+
+def full_precision(tensor: tf.Tensor) -> tf.Tensor:
+    return tf.cast(tensor, tf.float32) if tensor.dtype.size < 4 else tensor
+
+
+class Scoring(abc.ABC):
+    """Loss and scores of examples, as operations of a graph. Sums of scores have type and shape."""
+
+    label_type = tf.int32
+    sum_type = tf.int64
+    sum_shape: tuple[int, ...] = ()
+
+    @abc.abstractmethod
+    def score_examples(self, labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return loss, shape (n,), and scores of each example.
+
+        The outputs must be the model's result itself, because `logits` looks at its operation.
+        """
+
+    @abc.abstractmethod
+    def sum_scores(self, scores: tf.Tensor) -> tf.Tensor:
+        """Return the sums of examples' scores."""
+
+    @abc.abstractmethod
+    def metrics(self, sums: Any, labels: np.ndarray) -> dict[str, float]:
+        """Return the metrics in `tasks.TASKS`, from sums over all examples with these labels."""
+
+
+def _binary_cross_entropy(labels: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
+    targets = tf.cast(labels, numbers.dtype)
+    return tf.nn.sigmoid_cross_entropy_with_logits(labels=targets, logits=numbers)
+
+
+class _ClassScoring(Scoring):
+    """Cross-entropy and number of correct predictions.
+
+    If each position of a sequence has a label, the loss of an example is the mean over its
+    positions, and each position has a score.
+    """
+
+    def score_examples(self, labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        numbers = logits(outputs)
+        if outputs.shape[-1] == 1:
+            numbers = numbers[:, 0]
+            losses = _binary_cross_entropy(labels, numbers)
+            return losses, tf.equal(numbers > 0, labels > 0)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=numbers)
+        predicted = tf.argmax(numbers, axis=-1, output_type=labels.dtype)
+        if labels.shape.rank == 2:
+            losses = tf.reduce_mean(losses, axis=-1)
+        return losses, tf.equal(predicted, labels)
+
+    def sum_scores(self, scores: tf.Tensor) -> tf.Tensor:
+        return tf.math.count_nonzero(scores)
+
+    def metrics(self, sums: Any, labels: np.ndarray) -> dict[str, float]:
+        return {"accuracy": int(sums) / labels.size}
+
+
+class _RegressionScoring(Scoring):
+    """Squared error of standardised targets, and metrics in the units of the targets.
+
+    Errors and R2 are means over the targets. R2 leaves out constant targets.
+    """
+
+    label_type, sum_type = tf.float32, tf.float64
+
+    def __init__(self, task_info: TaskInfo) -> None:
+        self._deviations = np.array(task_info.deviations)
+        self.sum_shape = (2, len(self._deviations))
+
+    def score_examples(self, labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        error = full_precision(outputs) - labels
+        squared, absolute = tf.square(error), tf.abs(error)
+        return tf.reduce_mean(squared, axis=-1), tf.stack([squared, absolute], axis=1)
+
+    def sum_scores(self, scores: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(tf.cast(scores, tf.float64), axis=0)
+
+    def metrics(self, sums: Any, labels: np.ndarray) -> dict[str, float]:
+        squared, absolute = np.asarray(sums) / len(labels)
+        variance = np.asarray(labels, np.float64).var(axis=0)
+        varies = variance > 0
+        r2 = (1 - squared[varies] / variance[varies]).mean() if varies.any() else np.nan
+        mse, mae = squared * self._deviations**2, absolute * self._deviations
+        return {"r2": float(r2), "mse": float(mse.mean()), "mae": float(mae.mean())}
+
+
+class _MultiLabelScoring(Scoring):
+    """Mean binary cross-entropy over the labels, and counts for micro-F1."""
+
+    sum_shape = (3,)
+
+    def score_examples(self, labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        numbers = logits(outputs)
+        losses = _binary_cross_entropy(labels, numbers)
+        positive, true = numbers > 0, labels > 0
+        outcomes = (positive & true, positive & ~true, ~positive & true)
+        scores = [tf.math.count_nonzero(outcome, axis=-1) for outcome in outcomes]
+        return tf.reduce_mean(losses, axis=-1), tf.stack(scores, axis=-1)
+
+    def sum_scores(self, scores: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(scores, axis=0)
+
+    def metrics(self, sums: Any, labels: np.ndarray) -> dict[str, float]:
+        true_positives, false_positives, false_negatives = map(int, sums)
+        total = 2 * true_positives + false_positives + false_negatives
+        return {"f1": 2 * true_positives / total if total else 0.0}
+
+
+def scoring_for(task_info: TaskInfo) -> Scoring:
+    if task_info.task == tasks.REGRESSION:
+        return _RegressionScoring(task_info)
+    return _MultiLabelScoring() if task_info.task == tasks.MULTI_LABEL else _ClassScoring()
+
+
 def chunk_size(input_shape: tuple[int, ...], dtype: Any = np.uint8) -> int:
     """Return the number of examples in a chunk, from the shape and type of one example."""
     values = math.prod(input_shape) * (TOKEN_VALUES if dtype == np.int32 else 1)
     return max(MIN_CHUNK_EXAMPLES, min(MAX_CHUNK_EXAMPLES, CHUNK_VALUES // values))
 
 
-def scaled_images(images: tf.Tensor, scale: float) -> tf.Tensor:
-    """Return images as float32 times `scale`, inside a graph. Tokens stay unchanged."""
-    if images.dtype == tf.int32:
-        return images
-    return tf.cast(images, tf.float32) * tf.constant(scale, tf.float32)
-
-
 def penalties(model: keras.Model) -> list[tf.Tensor]:
-    return [scoring.full_precision(tf.convert_to_tensor(loss)) for loss in model.losses]
+    return [full_precision(tf.convert_to_tensor(loss)) for loss in model.losses]
 
 
 def dense_gradients(gradients: list[Any]) -> list[tf.Tensor | None]:
@@ -101,7 +229,7 @@ class Objective:
         self.sizes = [math.prod(shape) for shape in self.shapes]
         self.size = sum(self.sizes)
         self._scale, self._batch_statistics = examples.scale, batch_statistics
-        self.scoring = scoring.for_task(examples.task_info)
+        self.scoring = scoring_for(examples.task_info)
         if batch_statistics:
             switch_off_dropout(model)
         shape = examples.images.shape[1:]
@@ -121,9 +249,9 @@ class Objective:
     def set_examples(self, examples: Examples) -> None:
         images, labels = examples.images, examples.labels
         self.examples, self.labels = len(images), labels
-        self._chunks = graph_examples.Chunks(images, labels, self.scoring.label_type, self._chunk)
+        self._chunks = inputs.Chunks(images, labels, self.scoring.label_type, self._chunk)
 
-    def with_examples(self, examples: Examples) -> Objective:
+    def with_examples(self, examples: Examples) -> Self:
         other = copy.copy(self)
         other.set_examples(examples)
         return other
@@ -132,7 +260,9 @@ class Objective:
 
     def _loss_parts(self, images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Return the losses of a chunk, its share of the penalties, and its scores."""
-        outputs = self.model(scaled_images(images, self._scale), training=self._batch_statistics)
+        outputs = self.model(
+            inputs.scaled_images(images, self._scale), training=self._batch_statistics
+        )
         losses, scores = self.scoring.score_examples(labels, outputs)
         # A penalty depends on the weights alone, or is a mean over the chunk. Multiplied by the
         # chunk's size, the sum over the chunks gives their weighted mean.
@@ -147,30 +277,33 @@ class Objective:
         *parts, scores = self._loss_parts(images, labels)
         return self._sum(*parts), self.scoring.sum_scores(scores)
 
-    def _sum_and_gradient_in_graph(
-        self, images: tf.Tensor, labels: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        values = [variable.value for variable in self.variables]
+    def _sum_and_gradients(
+        self, images: tf.Tensor, labels: tf.Tensor, values: list[tf.Tensor]
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(values)
             losses, penalties, _ = self._loss_parts(images, labels)
             summed = tf.reduce_sum(losses) + penalties
-        return self._sum(losses, penalties), _flatten(_gradients(tape, summed, values))
+        return self._sum(losses, penalties), _gradients(tape, summed, values)
+
+    def _sum_and_gradient_in_graph(
+        self, images: tf.Tensor, labels: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        values = [variable.value for variable in self.variables]
+        summed, gradients = self._sum_and_gradients(images, labels, values)
+        return summed, _flatten(gradients)
 
     def _hessian_times_in_graph(
         self, images: tf.Tensor, labels: tf.Tensor, direction: tf.Tensor
     ) -> tf.Tensor:
         # H v is the gradient of the slope along the direction v.
         values = [variable.value for variable in self.variables]
-        with tf.GradientTape(watch_accessed_variables=False) as outer:
-            outer.watch(values)
-            with tf.GradientTape(watch_accessed_variables=False) as inner:
-                inner.watch(values)
-                losses, penalties, _ = self._loss_parts(images, labels)
-                summed = tf.reduce_sum(losses) + penalties
-            pairs = zip(_gradients(inner, summed, values), self._unflatten(direction), strict=True)
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(values)
+            _, gradients = self._sum_and_gradients(images, labels, values)
+            pairs = zip(gradients, self._unflatten(direction), strict=True)
             slope = tf.add_n([tf.reduce_sum(gradient * part) for gradient, part in pairs])
-        return _flatten(_gradients(outer, slope, values))
+        return _flatten(_gradients(tape, slope, values))
 
     def _unflatten(self, flat: tf.Tensor) -> list[tf.Tensor]:
         parts = tf.split(tf.cast(flat, tf.float32), self.sizes)

@@ -4,15 +4,16 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from keras.optimizers import schedules
 
 from batchscope.core import private_interfaces
-from batchscope.study import optimizer_constants
+from batchscope.study import run_factors
 from batchscope.study.batch_phases import Course
-from batchscope.study.optimizer_constants import DEFAULT
+from batchscope.study.run_factors import DEFAULT
 
 # The factor's values are Keras's class names in lower case.
 _OPTIMIZERS = {name.lower(): value for name, value in vars(keras.optimizers).items()}
-Schedule = keras.optimizers.schedules.LearningRateSchedule
+Schedule = schedules.LearningRateSchedule
 
 
 def effective_learning_rate(factors: dict[str, Any]) -> float:
@@ -45,26 +46,20 @@ def make_schedule(factors: dict[str, Any], course: Course) -> Schedule | None:
     rate = effective_learning_rate(factors)
     warm_up_updates = course.updates(factors["warmup_epochs"])
     is_scaled = factors["learning_rate_scaling"] != "none"
+    first_rate = factors["learning_rate"] if is_scaled else rate / (warm_up_updates + 1)
     # Keras's decay also rises: it goes from the initial to the end rate and stays there.
-    warm_up = keras.optimizers.schedules.PolynomialDecay(
-        initial_learning_rate=factors["learning_rate"]
-        if is_scaled
-        else rate / (warm_up_updates + 1),
-        decay_steps=max(warm_up_updates, 1),
-        end_learning_rate=rate,
-        power=1.0,
-    )
+    warm_up = schedules.PolynomialDecay(first_rate, max(warm_up_updates, 1), rate, power=1.0)
     decay_updates = course.updates(factors["epochs"]) - warm_up_updates
     if course.varies:
         updates, factors_of_rate = zip(*course.rate_changes(), strict=True)
         # Keras uses a rate up to its boundary, including the boundary itself.
         ends = [update - warm_up_updates - 1 for update in updates[1:]]
         rates = [rate * factor for factor in factors_of_rate]
-        decay = keras.optimizers.schedules.PiecewiseConstantDecay(ends, rates)
+        decay = schedules.PiecewiseConstantDecay(ends, rates)
     elif factors["schedule"] == "cosine":
-        decay = keras.optimizers.schedules.CosineDecay(rate, decay_updates)
+        decay = schedules.CosineDecay(rate, decay_updates)
     elif factors["schedule"] == "linear":
-        decay = keras.optimizers.schedules.PolynomialDecay(rate, decay_updates, 0.0, power=1.0)
+        decay = schedules.PolynomialDecay(rate, decay_updates, 0.0, power=1.0)
     else:
         return warm_up if warm_up_updates else None
     return _ConsecutiveSchedules(warm_up, warm_up_updates, decay) if warm_up_updates else decay
@@ -96,11 +91,12 @@ def make_optimizer(
 
 def _changed_constants(factors: dict[str, Any]) -> dict[str, float]:
     """Return the optimizer's constants that differ from Keras's defaults."""
-    names = {*optimizer_constants.SCALED_CONSTANTS.get(factors["beta_scaling"], ())}
-    names |= {name for name in optimizer_constants.CONSTANT_NAMES if factors[name] != DEFAULT}
-    effective = optimizer_constants.scaled_constants(factors)
+    scaled = run_factors.SCALED_CONSTANTS.get(factors["beta_scaling"], ())
+    effective = run_factors.scaled_constants(factors)
     constants = {
-        name: effective[name] for name in optimizer_constants.CONSTANT_NAMES if name in names
+        name: effective[name]
+        for name in run_factors.CONSTANT_NAMES
+        if name in scaled or factors[name] != DEFAULT
     }
     if constants.get("weight_decay") == 0 and factors["optimizer"] != "adamw":
         del constants["weight_decay"]  # Keras would compute a decay of zero at every step.

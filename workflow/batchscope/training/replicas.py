@@ -23,8 +23,7 @@ import numpy as np
 import tensorflow as tf
 
 from batchscope.core.errors import UserError
-from batchscope.training import losses
-from batchscope.training.scoring import Scoring
+from batchscope.training import inputs, losses
 from batchscope.training.step_loop import Examples, StepLoop, Update, distance
 
 # Difference between the seeds of two replicas. It is a prime, far from the differences between the
@@ -86,34 +85,56 @@ class ReplicaLoop(StepLoop):
     ) -> Update:
         strategy = tf.distribute.get_strategy()
         replicas = strategy.num_replicas_in_sync
-        variables = model.trainable_variables
+        variables, state = model.trainable_variables, model.non_trainable_variables
         labels = np.asarray(examples.labels, self.scoring.label_type.as_numpy_dtype)
         data = [_on_every_replica(strategy, array) for array in (examples.images, labels)]
         scale = examples.scale
 
         def update_on_replica(batch: tf.Tensor, images: tf.Tensor, labels: tf.Tensor) -> tuple:
-            index = tf.distribute.get_replica_context().replica_id_in_sync_group
+            """Update the weights; return the sums of a shard and the moves of the state."""
+            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
             min_size, remainder = tf.size(batch) // replicas, tf.size(batch) % replicas
             # The first shards are larger by one.
-            size = min_size + tf.cast(index < remainder, tf.int32)
-            start = index * min_size + tf.minimum(index, remainder)
+            size = min_size + tf.cast(replica < remainder, tf.int32)
+            start = replica * min_size + tf.minimum(replica, remainder)
             # An empty shard computes on the batch's last example with the weight zero.
             start = tf.minimum(start, tf.size(batch) - 1)
             rows = batch[start : start + tf.maximum(size, 1)]
-            scaled = losses.scaled_images(tf.gather(images, rows), scale)
-            labels = tf.gather(labels, rows)
-            old = [tf.convert_to_tensor(variable.value) for variable in variables]
-            shard = scaled, labels, size, tf.size(batch), index
-            loss, scores, gradients, state = _compute_shard(model, self.scoring, *shard)
+            present = tf.cast(size > 0, tf.float32)
+            share = tf.cast(size, tf.float32) / tf.cast(tf.size(batch), tf.float32)
+            scaled = inputs.scaled_images(tf.gather(images, rows), scale)
+            weights = [tf.convert_to_tensor(variable.value) for variable in variables]
+            old = [tf.convert_to_tensor(variable.value) for variable in state]
+            pairs = zip(state, old, strict=True)
+            seeded = [_seed_of_replica(variable, value, replica) for variable, value in pairs]
+            values = zip([*variables, *state], [*weights, *seeded], strict=True)
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(weights)
+                # Inside a replica, Keras's layers cannot set a mirrored variable.
+                with keras.StatelessScope(list(values), True, False) as after:
+                    outputs = model(scaled, training=True)
+                    penalties = model.losses
+                shard_labels = tf.gather(labels, rows)
+                example_losses, scores = self.scoring.score_examples(shard_labels, outputs)
+                mean = tf.reduce_sum(example_losses) / tf.cast(tf.size(batch), example_losses.dtype)
+                # The shard's part of the batch's mean loss, with penalties.
+                parts = [tf.math.multiply_no_nan(mean, present)]
+                parts += [tf.math.multiply_no_nan(penalty, share) for penalty in penalties]
+                loss = tf.add_n(parts)
+            gradients = losses.dense_gradients(tape.gradient(loss, weights))
+            new = [after.get_current_value(variable) for variable in state]
+            moves = [_state_move(*values, share) for values in zip(old, seeded, new, strict=True)]
+            sums = self.scoring.sum_scores(scores)
+            sums = tf.where(size > 0, sums, tf.zeros_like(sums))
             optimizer.apply(gradients, variables)  # It first sums them over the replicas.
-            norms = [distance(old, variables)] if self.update_norms else []
-            return loss, scores, state, norms
+            norms = [distance(weights, variables)] if self.update_norms else []
+            return tf.cast(loss, tf.float64), sums, moves, norms
 
         add = functools.partial(strategy.reduce, tf.distribute.ReduceOp.SUM, axis=None)
 
         def update(batch: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            loss, scores, state, norms = strategy.run(update_on_replica, (batch, *data))
-            for variable, value in zip(model.non_trainable_variables, state, strict=True):
+            loss, scores, moves, norms = strategy.run(update_on_replica, (batch, *data))
+            for variable, value in zip(state, moves, strict=True):
                 if value is not None and tf.as_dtype(variable.dtype).is_floating:
                     variable.value.assign_add(add(value))
                 elif value is not None:
@@ -142,49 +163,6 @@ def _value_on_first_replica(
     strategy: tf.distribute.Strategy, value: tf.distribute.DistributedValues
 ) -> tf.Tensor:
     return strategy.experimental_local_results(value)[0]
-
-
-def _compute_shard(
-    model: keras.Model,
-    scored: Scoring,
-    images: tf.Tensor,
-    labels: tf.Tensor,
-    size: tf.Tensor,
-    batch: tf.Tensor,
-    replica: tf.Tensor,
-) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor | None], list[tf.Tensor | None]]:
-    """Compute loss and gradients of a replica's shard of `size` examples. Set no variable.
-
-    Returns:
-        The shard's part of the batch's mean loss with penalties, float64; the sums of its scores;
-        the gradients of that part, None for an independent variable; and the result of
-        `_state_move` for each variable that is not trained.
-    """
-    share = tf.cast(size, tf.float32) / tf.cast(batch, tf.float32)
-    present = tf.cast(size > 0, tf.float32)
-    weights = [tf.convert_to_tensor(variable.value) for variable in model.trainable_variables]
-    other_variables = model.non_trainable_variables
-    old = [tf.convert_to_tensor(variable.value) for variable in other_variables]
-    pairs = zip(other_variables, old, strict=True)
-    seeded = [_seed_of_replica(variable, value, replica) for variable, value in pairs]
-    values = zip([*model.trainable_variables, *other_variables], [*weights, *seeded], strict=True)
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
-        tape.watch(weights)
-        # Inside a replica, Keras's layers cannot set a mirrored variable.
-        with keras.StatelessScope(list(values), True, False) as after:
-            outputs = model(images, training=True)
-            penalties = model.losses
-        example, scores = scored.score_examples(labels, outputs)
-        mean = tf.reduce_sum(example) / tf.cast(batch, example.dtype)
-        parts = [tf.math.multiply_no_nan(mean, present)]
-        parts += [tf.math.multiply_no_nan(penalty, share) for penalty in penalties]
-        loss = tf.add_n(parts)
-    gradients = losses.dense_gradients(tape.gradient(loss, weights))
-    new = [after.get_current_value(variable) for variable in other_variables]
-    state = [_state_move(*values, share) for values in zip(old, seeded, new, strict=True)]
-    sums = scored.sum_scores(scores)
-    sums = tf.where(size > 0, sums, tf.zeros_like(sums))
-    return tf.cast(loss, tf.float64), sums, gradients, state
 
 
 def _seed_of_replica(variable: keras.Variable, value: tf.Tensor, replica: tf.Tensor) -> tf.Tensor:

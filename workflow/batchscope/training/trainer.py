@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from batchscope.core import disk
-from batchscope.host import description, locks, memory_errors, memory_limits
+from batchscope.host import memory_limits
 from batchscope.store import paths, records
-from batchscope.study import optimizer_constants, snapshot_epochs
+from batchscope.study import run_factors, snapshot_epochs
 from batchscope.study.registry import VERSIONS
 from batchscope.training import models
 from batchscope.training.fit import FitLimits, Training, TrainingEnd
@@ -29,7 +29,7 @@ def train(run: TrainingRun, limits: FitLimits | None = None) -> str:
     A non-finite loss and a refusal of memory are results in the record, not errors. Raise
     `Interrupted` after a signal. The next start continues from the checkpoint.
     """
-    with locks.lock(run.folder / "training.lock", "train this run"):
+    with disk.lock(run.folder / "training.lock", "train this run"):
         for path in (*run.folder.glob(".*.tmp"), *run.folder.glob("epochs/.*.tmp")):
             path.unlink(missing_ok=True)  # A killed training left an incomplete file.
         training = Training(run, limits or FitLimits())
@@ -40,7 +40,7 @@ def train(run: TrainingRun, limits: FitLimits | None = None) -> str:
                 end = training.fit()
         except Exception as error:
             reserve.close()
-            if (refusal := memory_errors.error_refusal(error)) is None:
+            if (refusal := memory_limits.error_refusal(error)) is None:
                 raise
             end = TrainingEnd(records.OUT_OF_MEMORY, "out_of_memory", refusal)
         if end.status == records.OUT_OF_MEMORY:
@@ -51,7 +51,7 @@ def train(run: TrainingRun, limits: FitLimits | None = None) -> str:
 
 def record_kill(run: TrainingRun, message: str) -> str:
     """Record a run that the kernel killed for memory; return its status."""
-    with locks.lock(run.folder / "training.lock", "train this run"):
+    with disk.lock(run.folder / "training.lock", "train this run"):
         training = Training(run)
         # This block ends by deleting the progress file, which the killed process left.
         with training.reporter.listed_as_running():
@@ -90,15 +90,15 @@ def write_results(training: Training, end: TrainingEnd) -> None:
         "best_epoch": progress.best_epoch or None,
         "best_validation_loss": min((row["validation_loss"] for row in history), default=None),
         "effective_learning_rate": effective_learning_rate(factors),
-        "optimizer_constants": optimizer_constants.scaled_constants(factors),
+        "optimizer_constants": run_factors.scaled_constants(factors),
         "contended_seconds": progress.contended_seconds,
         "evaluation_seconds": progress.evaluation_seconds,
         "resumed": progress.resumed,
         "threads": factors["threads"],
         "device": factors["device"],
         "sha256": records.file_sha256(folder, files),
-        "versions": description.versions(),
-        "machine": description.describe(),
+        "versions": records.package_versions(),
+        "machine": records.machine_description(),
         "finished_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
     disk.write_json(paths.run_record(folder), record)

@@ -2,5 +2,5 @@
 
 A new source is a new module with a `DataSource` that has a field `source`.
 `batchscope.study.dataset_definitions` collects them. Code that several sources share is in
-`batchscope.datasets`, such as `photographs` and `labels`.
+`batchscope.datasets`, such as `conversion` and `splits`.
 """

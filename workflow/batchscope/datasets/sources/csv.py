@@ -1,32 +1,39 @@
 """A user's table as a data set: which columns are features, and which are labels.
 
 `Csv` has the keys, `ParsedTable` the columns and all problems of their cells. A new check of a cell
-goes into `ParsedTable._feature`, of a whole column into `_reason_no_feature`.
+goes into `ParsedTable._feature`, of a whole column into `_reason_no_feature`. The separators and
+decimal marks that `init` tries are in `find_dialect`.
 """
 
-from __future__ import annotations
-
+import contextlib
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+import warnings
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BeforeValidator, Field, TypeAdapter
 from pydantic_core import PydanticCustomError
 
 from batchscope.core import display, problems
-from batchscope.core.errors import raise_problems, unexpected
-from batchscope.datasets import kind_checks, labels, table_file
-from batchscope.datasets.raw import Raw, Request, local_file
-from batchscope.datasets.source import DataSource, FileSha256, Task, is_none
+from batchscope.core.errors import UserError, raise_problems, unexpected
+from batchscope.datasets import conversion
+from batchscope.datasets.source import (
+    DataSource,
+    FileSha256,
+    Raw,
+    Request,
+    Task,
+    is_none,
+    reading_file,
+)
 from batchscope.datasets.splits import Split
 from batchscope.study import tasks
-from batchscope.study.example_kinds import ROWS
 from batchscope.study.model import UNIQUE, FilePath
+from batchscope.study.tasks import ROWS
 
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas
-
+_DEFAULT_DIALECT = {"separator": ",", "decimal": "."}
+_SAMPLE_LINES = 1000  # The first lines show the separator and the header of a large file.
 _MAX_WORDS = 100  # largest number of different words in a column of features
 _IDENTIFIER_SHARE = 0.9  # A column with a larger share of different words identifies the rows.
 _MIN_ROWS = 10  # smallest number of rows that show an identifier
@@ -70,7 +77,7 @@ class Csv(DataSource):
     sha256: FileSha256 = None
     separator: Annotated[
         str, Field(min_length=1, max_length=1, exclude_if=lambda value: value == ",")
-    ] = table_file.DEFAULT_DIALECT["separator"]
+    ] = ","
     """Character between two cells."""
     decimal: Annotated[Literal[".", ","], Field(exclude_if=lambda value: value == ".")] = "."
     """Decimal point or comma."""
@@ -95,8 +102,8 @@ class Csv(DataSource):
     split: Split
 
     def read(self, request: Request) -> Raw:
-        """Read the rows. `datasets.features` makes their features after the split."""
-        table = ParsedTable(self, request)
+        """Read the rows. `preparation.divide` makes their features after the split."""
+        table = ParsedTable(self, request.place)
         table.report_refused()
         raise_problems(table.problems, table.place)
         return table.raw()
@@ -112,22 +119,27 @@ class ParsedTable:
         problems: Messages about wrong and missing cells.
     """
 
-    def __init__(self, source: Csv, request: Request) -> None:
+    def __init__(self, source: Csv, definition: str) -> None:
         import pandas
 
-        self.source, self.definition, self.path = source, request.place, local_file(request)
-        self.place = f"{self.definition}: {self.path}"
+        self.source, self.definition, self.path = source, definition, source.local_file(definition)
+        self.place = f"{definition}: {self.path}"
         self.problems: list[str] = []
-        file = table_file.TableFile(self.place, self.path, source.separator, source.decimal)
-        self._check_names(file.names)
-        label_names = self._columns_of_key("label", file.names) or file.names[-1:]
-        ignored = {*self._columns_of_key("ignore", file.names), *label_names}
-        categorical = self._columns_of_key("categorical", file.names)
-        features = [name for name in file.names if name not in ignored]
+        header, names = self._header()
+        for name in dict.fromkeys(name for name in names if names.count(name) > 1):
+            # If two columns have the label's name, one of them would be a feature.
+            received = f"{name!r} as the name of {names.count(name)} columns"
+            self._report(self.place, received, "a name of its own for each")
+        label_names = self._columns_of_key("label", names) or names[-1:]
+        ignored = {*self._columns_of_key("ignore", names), *label_names}
+        categorical = self._columns_of_key("categorical", names)
+        features = [name for name in names if name not in ignored]
         if not features:
             self._report(self.place, "no column of features", "at least one")
         raise_problems(self.problems, self.place)
-        cells = file.read([*label_names, *categorical])
+        texts = dict.fromkeys([*label_names, *categorical], str)
+        options = {"header": header, "names": names, "dtype": texts, "low_memory": False}
+        cells = _read(self.place, self.path, source.separator, source.decimal, **options)
         columns = {name: self._feature(cells[name], name in categorical) for name in features}
         reasons = {name: _reason_no_feature(column) for name, column in columns.items()}
         self.refused = {name: reason for name, reason in reasons.items() if reason}
@@ -135,6 +147,28 @@ class ParsedTable:
         self.rows = rows.astype(dict.fromkeys(rows.select_dtypes(["number", "bool"]), float))
         self.labels = cells[label_names].astype("str").apply(lambda column: column.str.strip())
         self._report_missing(cells)
+
+    def _header(self) -> tuple[int | None, list[str]]:
+        """Return the line of the header, 0 or None, and the names of the columns.
+
+        A column without a name has its number from 1.
+        """
+        options = {"header": None, "dtype": str, "nrows": _SAMPLE_LINES}
+        head = _read(self.place, self.path, self.source.separator, self.source.decimal, **options)
+        if head.shape[1] == 1:
+            expected = "a table of several (or another `separator`)"
+            raise unexpected(self.place, f"one column ({head[0][0]})", expected)
+        numbers = head.apply(_parse_numbers, decimal=self.source.decimal)
+        first_line, other_lines = numbers.iloc[0], numbers.iloc[1:]
+        has_word_above_numbers = other_lines.loc[:, first_line.isna()].notna().all().any()
+        # pandas writes 0, 1, 2, ... above columns without names.
+        counts_columns = first_line.tolist() == list(range(len(first_line)))
+        names = [str(index + 1) for index in range(len(first_line))]
+        if not (first_line.isna().all() or has_word_above_numbers or counts_columns):
+            return None, names
+        cells = head.iloc[0].str.strip().fillna("")
+        names = [cell or number for cell, number in zip(cells, names, strict=True)]
+        return 0, [display.printable(name) for name in names]
 
     def report_refused(self) -> None:
         """Report the refused columns in one message, with the line to add."""
@@ -148,17 +182,11 @@ class ParsedTable:
         names = [*self.labels]
         place = f"{self.place}, column {display.listed(names)}"
         values, task = self._label_values()
-        pairs, classes, task = labels.label_examples(
+        pairs, classes, task = conversion.label_examples(
             self.definition, ROWS, task, {"train": self.rows}, {"train": (place, values)}
         )
         classes = classes if task == tasks.CLASSIFICATION else names
         return Raw(*pairs["train"], classes, [self.path], kind=ROWS, task=task)
-
-    def _check_names(self, names: list[str]) -> None:
-        for name in dict.fromkeys(name for name in names if names.count(name) > 1):
-            # If two columns have the label's name, one of them would be a feature.
-            received = f"{name!r} as the name of {names.count(name)} columns"
-            self._report(self.place, received, "a name of its own for each")
 
     def _columns_of_key(self, key: str, names: list[str]) -> list[str]:
         """Return the columns in a key of the definition; report unknown ones."""
@@ -173,12 +201,12 @@ class ParsedTable:
                 self._report(f"{self.definition}.{key}", repr(column), expected, fix)
         return columns
 
-    def _feature(self, cells: pandas.Series, is_categorical: bool) -> pandas.Series:
+    def _feature(self, cells: Any, is_categorical: bool) -> Any:
         """Return a column as numbers or words; report words among numbers."""
         if cells.dtype.kind in "biuf" and not is_categorical:
             return cells
         words = cells.astype("str").str.strip().map(display.printable, na_action="ignore")
-        numbers = table_file.parse_numbers(words, self.source.decimal)
+        numbers = _parse_numbers(words, self.source.decimal)
         distinct = words.dropna().drop_duplicates().index
         # If at least half of the values are numbers, the words are mistakes.
         if is_categorical or not 2 * numbers[distinct].count() >= len(distinct) > 0:
@@ -188,13 +216,13 @@ class ParsedTable:
         self._report_cells(words, wrong, "a number", fix)
         return numbers
 
-    def _label_values(self) -> tuple[np.ndarray, str | None]:
+    def _label_values(self) -> tuple[Any, str | None]:
         """Return the labels (words, numbers, or columns of numbers) and the task.
 
-        The task is None if `labels.label_examples` decides it.
+        The task is None if `conversion.label_examples` decides it.
         """
         task, texts = self.source.task, self.labels
-        numbers = texts.apply(table_file.parse_numbers, decimal=self.source.decimal)
+        numbers = texts.apply(_parse_numbers, decimal=self.source.decimal)
         if texts.shape[1] > 1 or task not in (None, tasks.CLASSIFICATION):
             numbers = numbers.mask(texts == "True", 1).mask(texts == "False", 0)
             for name in texts:
@@ -207,7 +235,7 @@ class ParsedTable:
         are_classes = number.notna().all() and (not task or (number % 1 == 0).all())
         return number.to_numpy() if are_classes else text.to_numpy(str), task
 
-    def _report_missing(self, cells: pandas.DataFrame) -> None:
+    def _report_missing(self, cells: Any) -> None:
         """Report missing cells of features, unless the median replaces them, and of labels."""
         if self.source.missing == "error":
             fix = "`missing: median` fills the gaps of features"
@@ -219,9 +247,7 @@ class ParsedTable:
     def _report(self, *parts: str) -> None:
         self.problems.append(str(unexpected(*parts)))
 
-    def _report_cells(
-        self, cells: pandas.Series, wrong: pandas.Series, expected: str, fix: str = ""
-    ) -> None:
+    def _report_cells(self, cells: Any, wrong: Any, expected: str, fix: str = "") -> None:
         """Report the first wrong cell of a column, if any, and the number of the others."""
         if wrong.any():
             row, others = wrong.idxmax(), int(wrong.sum()) - 1
@@ -239,8 +265,8 @@ def _reason_no_feature(cells: Any) -> str:
     first, is_number = present.iloc[0], cells.dtype.kind in "biuf"
     if is_number:
         low, high = float(present.min()), float(present.max())
-        if max(-low, high) > kind_checks.MAX_NUMBER:
-            return f"a number above {kind_checks.MAX_NUMBER:.2g}"
+        if max(-low, high) > conversion.MAX_NUMBER:
+            return f"a number above {conversion.MAX_NUMBER:.2g}"
         is_range = low in (0, 1) and high - low + 1 == len(cells) >= _MIN_ROWS
         if is_range and present.is_unique:
             return f"the numbers of the rows, {low:.0f} to {high:.0f}"
@@ -259,3 +285,52 @@ def _reason_no_feature(cells: Any) -> str:
 def _yaml_line(value: Any) -> str:
     text = yaml.safe_dump(value, default_flow_style=True, width=10**6, allow_unicode=True)
     return text.strip()
+
+
+def find_dialect(path: Path) -> dict[str, str]:
+    """Return the keys `separator` and `decimal` that give the most columns, then the most numbers.
+
+    Keys with their default values are left out.
+    """
+    best_score, keys = (1, 0), {}  # numbers of columns and of numeric columns
+    for separator, decimal in (",.", ";.", ";,", "\t.", "\t,", "|.", "|,"):
+        with contextlib.suppress(UserError):
+            frame = _read("", path, separator, decimal, nrows=_SAMPLE_LINES)
+            score = frame.shape[1], frame.select_dtypes("number").shape[1]
+            if score > best_score:
+                best_score, keys = score, {"separator": separator, "decimal": decimal}
+    return {key: mark for key, mark in keys.items() if mark != _DEFAULT_DIALECT[key]}
+
+
+def _read(place: str, path: Path, separator: str, decimal: str, **options: Any) -> Any:
+    """Return the data frame of a CSV file. Texts such as `NA` and `?` are missing values.
+
+    Raises:
+        UserError: If pandas cannot read it, or would lose cells.
+    """
+    import pandas
+
+    lost_cells = pandas.errors.ParserWarning
+    with (
+        reading_file(place, "a CSV file in UTF-8", OSError, ValueError, lost_cells),
+        warnings.catch_warnings(action="error", category=lost_cells),
+    ):
+        return pandas.read_csv(
+            path,
+            sep=separator,
+            decimal=decimal,
+            index_col=False,
+            skipinitialspace=True,
+            na_values="?",
+            encoding="utf-8-sig",
+            **options,
+        )
+
+
+def _parse_numbers(texts: Any, decimal: str) -> Any:
+    """Return the numbers of a column of texts; NaN for words."""
+    import pandas
+
+    if decimal == ",":
+        texts = texts.mask(texts.str.contains(".", regex=False, na=False)).str.replace(",", ".")
+    return pandas.to_numeric(texts, errors="coerce")

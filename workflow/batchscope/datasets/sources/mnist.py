@@ -1,7 +1,5 @@
 """Read MNIST, downloaded or from local files."""
 
-from __future__ import annotations
-
 import dataclasses
 import gzip
 import struct
@@ -15,8 +13,16 @@ from pydantic import Field
 from batchscope.core.errors import unexpected
 from batchscope.core.problems import Place, Problem, received
 from batchscope.datasets import splits
-from batchscope.datasets.raw import Pair, Raw, Request, local_or_downloaded, reading_file
-from batchscope.datasets.source import DataSource, FileSha256, PerClass, Scale
+from batchscope.datasets.source import (
+    DataSource,
+    FileSha256,
+    Pair,
+    PerClass,
+    Raw,
+    Request,
+    Scale,
+    reading_file,
+)
 from batchscope.datasets.sources import npz
 from batchscope.study.model import FilePath, Integer, Model, Seed
 
@@ -89,26 +95,22 @@ class Mnist(DataSource):
         `per_class` keeps the first images of each class. `split.validation` is a number of images
         in all, not per class.
         """
-        path = local_or_downloaded(request, URL, SHA256)
+        path = self.local_or_downloaded(request, URL, SHA256)
         place, files = f"{request.place}: {path}", [path]
         if path.is_dir():
             candidates = {key: sorted(path.glob(f"{name}*")) for key, name in _IDX_FILES.items()}
-            files = [paths[0] for paths in candidates.values() if paths]
-            arrays = {
-                key: _read_idx(request.place, paths[0])
-                for key, paths in candidates.items()
-                if paths
-            }
+            idx_files = {key: paths[0] for key, paths in candidates.items() if paths}
+            arrays = {key: _read_idx(request.place, file) for key, file in idx_files.items()}
+            files = [*idx_files.values()]
         else:
             arrays = npz.read_npz(place, path)
         if missing := [key for key in _IDX_FILES if key not in arrays]:
             received = f"no {' or '.join([missing[0], _IDX_FILES[missing[0]]])}"
             raise unexpected(place, received, "Keras's mnist.npz, or a folder of the idx files,")
-        raw = npz.from_arrays(
-            request, place, {key: arrays[key] for key in _IDX_FILES}, self.fixed_kind
-        )
+        arrays = {key: arrays[key] for key in _IDX_FILES}
+        raw = npz.from_arrays(self, request.place, place, arrays, self.fixed_kind)
         if self.split.validation_from == "test":
-            fixed_parts = _divide_test_set(request.place, raw.fixed_parts["test"], request.split)
+            fixed_parts = _divide_test_set(request.place, raw.fixed_parts["test"], self.shares())
             raw = dataclasses.replace(raw, fixed_parts=fixed_parts)
         if self.per_class is not None:
             rows = _first_of_each_class(request.place, raw, self.per_class)

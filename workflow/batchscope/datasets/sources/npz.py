@@ -1,6 +1,8 @@
-"""Read a user's arrays from an npz file: images, rows of numbers or tokens, with labels."""
+"""Read a user's arrays from an npz file: images, rows of numbers or tokens, with labels.
 
-from __future__ import annotations
+A new name of an array goes into `_READ_NAMES` and `_part_keys`. `mnist` shares `read_npz` and
+`from_arrays`.
+"""
 
 import dataclasses
 import struct
@@ -14,20 +16,22 @@ import numpy as np
 from pydantic import AfterValidator, Field
 
 from batchscope.core.errors import unexpected
-from batchscope.datasets import kind_checks, labels
-from batchscope.datasets.raw import Raw, Request, local_file, reading_file
+from batchscope.datasets import conversion
 from batchscope.datasets.source import (
     DataSource,
     FileSha256,
+    Raw,
+    Request,
     Task,
     expanded_path,
     integer_if_whole,
     is_none,
+    reading_file,
 )
 from batchscope.datasets.splits import PART_OF_NAME, PartialSplit
 from batchscope.store.paths import SPLITS
-from batchscope.study.example_kinds import IMAGES
 from batchscope.study.model import FilePath, Positive
+from batchscope.study.tasks import IMAGES
 
 # Errors of damaged npz, idx or gzip files. A damaged header can request more memory than exists.
 DAMAGED = (
@@ -75,13 +79,13 @@ class Npz(DataSource):
             return self.kind
         shape, dtype = headers[name]
         label_shape, _ = headers.get(label_name, (None, None))
-        return kind_checks.kind_of_arrays(shape, dtype.kind, label_shape, self.kind)
+        return conversion.kind_of_arrays(shape, dtype.kind, label_shape, self.kind)
 
     def read(self, request: Request) -> Raw:
         """Read the arrays. A part that is not in the file is drawn from `x_train`."""
-        path = local_file(request)
+        path = self.local_file(request.place)
         place = f"{request.place}: {path}"
-        raw = from_arrays(request, place, read_npz(place, path), self.kind)
+        raw = from_arrays(self, request.place, place, read_npz(place, path), self.kind)
         return dataclasses.replace(raw, files=[path])
 
 
@@ -118,25 +122,34 @@ def read_npz(place: str, path: Path) -> dict[str, np.ndarray]:
 
 
 def from_arrays(
-    request: Request, place: str, arrays: dict[str, np.ndarray], explicit_kind: str | None
+    source: DataSource,
+    dataset: str,
+    place: str,
+    arrays: dict[str, np.ndarray],
+    explicit_kind: str | None,
 ) -> Raw:
-    """Return a data set from its arrays. Shape and type decide the kind if it is not explicit."""
+    """Return a data set from its arrays. Shape and type decide the kind if it is not explicit.
+
+    Args:
+        dataset: Place of the definition, for errors.
+        place: Place of the arrays, for errors.
+    """
     keys = _part_keys(place, arrays)
     key, label_key = keys["train"]
     first, label_shape = arrays[key], arrays[label_key].shape if label_key in arrays else None
-    kind = kind_checks.kind_of_arrays(first.shape, first.dtype.kind, label_shape, explicit_kind)
+    kind = conversion.kind_of_arrays(first.shape, first.dtype.kind, label_shape, explicit_kind)
     if kind is None:
         received = f"{first.dtype} of shape {first.shape}"
         raise unexpected(f"{place}: {key}", received, _SHAPES)
-    scale = request.definition.get("scale")
-    if scale is not None and kind != IMAGES:
-        raise unexpected(f"{request.place}.scale", f"{scale} for {kind}", "a scale of images alone")
+    if source.scale is not None and kind != IMAGES:
+        received = f"{source.scale} for {kind}"
+        raise unexpected(f"{dataset}.scale", received, "a scale of images alone")
     examples, part_labels = {}, {}
     for part, (key, label_key) in keys.items():
-        examples[part] = kind_checks.convert_examples(kind, f"{place}: {key}", arrays[key])
+        examples[part] = conversion.convert_examples(kind, f"{place}: {key}", arrays[key])
         part_labels[part] = f"{place}: {label_key}", arrays.get(label_key)
-    task = request.definition.get("task")
-    pairs, names, task = labels.label_examples(request.place, kind, task, examples, part_labels)
+    task = source.task_of_labels()
+    pairs, names, task = conversion.label_examples(dataset, kind, task, examples, part_labels)
     train = pairs["train"][0]
     for part, (other, _) in pairs.items():
         if (other.shape[1:], other.dtype) != (train.shape[1:], train.dtype):

@@ -1,17 +1,29 @@
-"""Read the data sets that come with scikit-learn: digits, breast cancer, wine, diabetes."""
+"""Read the data sets that come with scikit-learn, and cut patches from its two photographs.
 
-from __future__ import annotations
+A new data set is a subclass of `_BuiltIn`; `read` calls scikit-learn's `load_{source}`.
+"""
 
 import importlib.metadata
-from typing import ClassVar, Literal
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
-from batchscope.datasets.raw import Raw, Request
-from batchscope.datasets.source import DataSource
+from batchscope.core import display
+from batchscope.datasets.source import DataSource, Raw, Request, array_on_disk
 from batchscope.datasets.splits import FIFTHS, Split
 from batchscope.study import tasks
-from batchscope.study.example_kinds import IMAGES, ROWS
+from batchscope.study.model import Integer
+from batchscope.study.tasks import IMAGES, ROWS
+
+# Map of a class of `patches` to the origin of its photograph, from scikit-learn's README.txt.
+PHOTOGRAPHS = {
+    "china": "flickr.com/photos/danielbuechele/6061409035",
+    "flower": "flickr.com/photos/vultilion/6056698931",
+}
+LICENCE = "CC BY 2.0"
+_POSITIONS_SEED = 2 * 10**6  # second seed of positions, above those of classes and final orders
 
 
 class _BuiltIn(DataSource):
@@ -32,7 +44,7 @@ class _BuiltIn(DataSource):
         labels = data.target[:, None] if self.targets else data.target.astype(np.int32)
         names = [str(name) for name in self.targets or data.target_names]
         facts = {"kind": self.fixed_kind, "task": self.fixed_task}
-        return Raw(examples, labels, names, [], origin(self.source), **facts)
+        return Raw(examples, labels, names, [], _origin(self.source), **facts)
 
 
 class Digits(_BuiltIn):
@@ -79,5 +91,51 @@ class Wine(_BuiltIn):
     source: Literal["wine"]
 
 
-def origin(text: str) -> str:
+class Patches(DataSource):
+    """Random square patches of two colour photographs of scikit-learn; needs no download.
+
+    For timing only: patches overlap, also between train, validation and test, so that an accuracy
+    on them is meaningless.
+    """
+
+    members = (100_000, 100_000)
+    has_overlapping_parts = True
+    source: Literal["patches"]
+    image_size: Annotated[Integer, Field(ge=16, le=427)]
+    """Height and width of a patch in pixels; the photographs are 427 high."""
+    per_class: Annotated[Integer, Field(ge=3, le=100_000)] = 500
+    """Patches of each photograph."""
+    split: Split = FIFTHS
+
+    def read(self, request: Request) -> Raw:
+        """Cut the patches, RGB bytes. The seed of the split decides their positions."""
+        images = array_on_disk(request.scratch, self._cut(), self.shape())
+        labels = np.repeat(np.arange(len(PHOTOGRAPHS), dtype=np.int32), self.per_class)
+        listed = display.listed(f"{name}.jpg ({origin})" for name, origin in PHOTOGRAPHS.items())
+        return Raw(images, labels, [*PHOTOGRAPHS], [], _origin(f"{listed}, {LICENCE}"))
+
+    def _cut(self) -> Iterator[np.ndarray]:
+        from sklearn.datasets import load_sample_image
+
+        size = self.image_size
+        for index, name in enumerate(PHOTOGRAPHS):
+            pixels = load_sample_image(f"{name}.jpg")
+            rng = np.random.default_rng([self.split.seed, _POSITIONS_SEED + index])
+            for top, left in corners(rng, pixels.shape[:2], size, self.per_class):
+                yield pixels[top : top + size, left : left + size]
+
+
+def corners(rng: np.random.Generator, shape: tuple[int, int], size: int, count: int) -> np.ndarray:
+    """Return top and left pixel of random square patches of an image, shape (count, 2).
+
+    Positions repeat only after all have been drawn, so that patches are distinct if the image has
+    enough positions.
+    """
+    grid = (shape[0] - size + 1, shape[1] - size + 1)
+    positions = grid[0] * grid[1]
+    rounds = [rng.permutation(positions) for _ in range(-(-count // positions))]
+    return np.stack(np.unravel_index(np.concatenate(rounds)[:count], grid), axis=1)
+
+
+def _origin(text: str) -> str:
     return f"scikit-learn {importlib.metadata.version('scikit-learn')}, {text}"

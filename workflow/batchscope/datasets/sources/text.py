@@ -1,7 +1,5 @@
 """Read a text and cut it into windows of characters. Each position predicts the next character."""
 
-from __future__ import annotations
-
 import importlib.metadata
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,12 +8,11 @@ import numpy as np
 from pydantic import Field
 
 from batchscope.core.errors import unexpected
-from batchscope.datasets.raw import Pair, Raw, Request, local_file, reading_file
-from batchscope.datasets.source import DataSource, FileSha256
+from batchscope.datasets.source import DataSource, FileSha256, Pair, Raw, Request, reading_file
 from batchscope.datasets.splits import Shares, split_counts
 from batchscope.store.paths import SPLITS
-from batchscope.study.example_kinds import TOKENS
 from batchscope.study.model import FilePath, Integer, Share
+from batchscope.study.tasks import TOKENS
 
 # In NumPy's folder: the docstrings of its compiled functions, 216,000 ASCII characters of English
 # prose and short examples in NumPy 2.4, under NumPy's licence (BSD 3-Clause). NumPy's version is
@@ -58,7 +55,7 @@ class Text(DataSource):
         that another part reads or predicts. Classes are the characters of the whole text in the
         order of their code points.
         """
-        path = local_file(request) or Path(np.__file__).parent.joinpath(*_BUILT_IN)
+        path = self.local_file(request.place) or Path(np.__file__).parent.joinpath(*_BUILT_IN)
         place = f"{request.place}: {path}"
         with reading_file(place, "a text in UTF-8", OSError, UnicodeDecodeError):
             content = path.read_bytes().decode("utf-8-sig")
@@ -67,11 +64,12 @@ class Text(DataSource):
         if len(vocabulary) < 2:
             received = f"{len(vocabulary)} different characters"
             raise unexpected(place, received, "a text of two or more")
-        sizes = split_counts(request.split, len(tokens))
+        shares = self.shares()
+        sizes = split_counts(shares, len(tokens))
         parts = {}
         for part, size, end in zip(SPLITS, sizes, np.cumsum(sizes), strict=True):
             if size <= self.length:
-                received = f"{request.split[part]}, which is {size} of {len(tokens)} characters"
+                received = f"{shares[part]}, which is {size} of {len(tokens)} characters"
                 expected = f"a window's {self.length + 1} at least"
                 raise unexpected(f"{request.place}.split.{part}", received, expected)
             parts[part] = windows(tokens[end - size : end], self.length)

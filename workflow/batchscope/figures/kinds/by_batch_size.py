@@ -1,59 +1,68 @@
 """Values by batch size: rows of a table -> panels with a line of means for each series.
 
-A specification asks for one of four variants, which `select` and `draw` distinguish:
-
-- panels in `Scale.DOUBLINGS`: factors between batch sizes, which add up to the last one;
-- table `training_times`: times of trainings, with a line for each number of epochs;
-- table `comparisons`: the outcome that decides, with the recommended batch sizes shaded;
-- any other table: its columns, in several rows of panels if there are many series.
-
-`batch_size_panel` draws the panels of all variants.
+Panels in `Scale.DOUBLINGS` show factors between batch sizes, which add up to the last one. The
+table `training_times` has a line for each number of epochs. Other tables have several rows of
+panels if there are many series. Other kinds use `draw_contents` or `draw_panel`.
 """
-
-from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.path import Path
 
-from batchscope.analysis import run_series
+from batchscope.analysis import intervals, run_series
 from batchscope.analysis.run_series import Series
 from batchscope.core import display
-from batchscope.figures import (
-    FigureTables,
-    axis_scales,
-    batch_size_panel,
-    canvas,
-    deciding_outcome,
-    figure_rows,
-)
-from batchscope.figures.batch_size_panel import PanelContent
+from batchscope.figures import FigureTables, canvas, figure_rows
 from batchscope.store import records
 from batchscope.study import specifications
-from batchscope.study.budget_kinds import COSTS
 from batchscope.study.outcomes import MIN_SEEDS_FOR_INTERVAL
 from batchscope.study.specifications import Panel, Scale
-from batchscope.study.tables import value_range
+from batchscope.study.table_entries import clipped_to_range
+from batchscope.tables.published import MACHINE_COLUMNS, series_factors
 
-Contents = list[PanelContent]
 _MAX_SERIES = 5  # More series in a panel are divided by one or two of `_FACTORS`.
 _MAX_DIVISIONS, _MAX_PANELS = 6, 24
 _FACTORS = ("optimizer", "method", "augmentation", "model", "dataset", "learning_rate", "epochs")
 _ALL_RUNS = "all runs"  # label of a line that no factor changes
-_TIMES, _OUTCOME = "training_times", "comparisons"
+_TIMES = "training_times"
 _QUARTILES = ["seconds_per_epoch_q1", "seconds_per_epoch_q3"]
-_RECOMMENDED = {"color": "#009E73", "alpha": 0.18, "lw": 0, "zorder": 0}
 _REFERENCE = {"color": canvas.MUTED, "zorder": 1}
+# All series together, and all seeds together, take these shares of the distance of two batch sizes.
+_SERIES_WIDTH, _SEED_WIDTH = 0.62, 0.3
+_STAR = canvas.points("*", 9, markerfacecolor=canvas.PAPER, markeredgewidth=0.9, linewidth=0.7)
+# An arrow that points upwards from a point.
+_ARROW = Path([(0, 0.15), (0, 1), (-0.12, 0.75), (0, 1), (0.12, 0.75)], [1, 2, 1, 2, 2])
+
+
+class PanelContent(NamedTuple):
+    """What one pair of axes shows: measured series, and published values of the same column."""
+
+    panel: Panel
+    title: str
+    lines: list[Series]
+    # Index of the measured series of the same factors, None if several have them; and the values.
+    published: Sequence[tuple[int | None, pandas.DataFrame]] = ()
+
+    @property
+    def frame(self) -> pandas.DataFrame:
+        return pandas.concat([line.frame for line in self.lines])
+
+    @property
+    def values(self) -> np.ndarray:
+        finished = figure_rows.finished(self.frame)
+        columns = [name for name in (self.panel.column, "mean") if name in finished]
+        values = finished[columns].to_numpy(float).ravel()
+        return np.concatenate([values, *(line["value"] for _, line in self.published)])
 
 
 def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
-    if spec.table == _OUTCOME:
-        return deciding_outcome.select(tables, spec)
     if _has_doublings(spec):
         return _select_doublings(tables.runs, spec)
     if spec.table == _TIMES:
@@ -62,7 +71,7 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
 
 
 def _has_doublings(spec: specifications.Figure) -> bool:
-    return bool(spec.panels) and spec.panels[0].scale == Scale.DOUBLINGS
+    return spec.panels[0].scale == Scale.DOUBLINGS
 
 
 def _select_doublings(runs: pandas.DataFrame, spec: specifications.Figure) -> pandas.DataFrame:
@@ -97,107 +106,88 @@ def draw(
     frame: pandas.DataFrame, spec: specifications.Figure, published: pandas.DataFrame | None = None
 ) -> Figure:
     """Return the figure: panels in a row, or a row for each division if there are many series."""
-    if spec.table == _OUTCOME:
-        frame = _with_drawn_ends(frame)
     contents, columns = _contents(frame, spec)
+    figure, grid = draw_contents(frame, contents, columns, published, bool(spec.facet))
+    ends = [axes.dataLim.intervaly for axes in grid]
+    for axes, content in zip(grid, contents, strict=False):
+        if _has_doublings(spec):  # All panels have the same axis, because the factors add up.
+            canvas.limit_to_values(axes, ends, 0.06)
+            axes.axhline(0.0, linewidth=0.8, **_REFERENCE)
+        elif spec.table == _TIMES:  # the fewest epochs at the smallest batch size
+            shortest = content.frame.sort_values(["at_epoch", "batch_size"]).iloc[0]
+            props = {"linewidth": 1.0, "linestyle": canvas.LINE_STYLES[2], **_REFERENCE}
+            axes.axhline(float(shortest[content.panel.column]), **props)
+    return figure
+
+
+def draw_contents(
+    frame: pandas.DataFrame,
+    contents: list[PanelContent],
+    columns: int,
+    published: pandas.DataFrame | None = None,
+    has_facets: bool = False,
+) -> tuple[Figure, np.ndarray]:
+    """Draw panels with their legend and notes, and return the figure with its axes.
+
+    Args:
+        frame: All rows of the figure, for the notes.
+        columns: Number of panels in a row.
+        has_facets: Whether the panels of a column have different vertical axes.
+    """
     contents, note = canvas.first_items(contents, _MAX_PANELS, "panels")
-    contents = [batch_size_panel.with_published(content, published) for content in contents]
+    contents = [with_published(content, published) for content in contents]
     labels = list(dict.fromkeys(line.label for content in contents for line in content.lines))
     styles = dict(zip(labels, canvas.series_styles(len(labels)), strict=True))
     size = {"width": 2.6, "height": 2.2} if columns > 3 else {"width": 4.8} if columns == 1 else {}
     figure, grid = canvas.panels(len(contents), columns, **size)
-    _share_axes(grid, contents, bool(spec.facet))
+    _share_axes(grid, contents, has_facets)
+    ends = []
     for axes, content in zip(grid, contents, strict=True):
-        batch_size_panel.draw(axes, content, styles)
+        draw_panel(axes, content, styles)
+        ends.append(axes.get_ylim() if axes.get_yscale() == "log" else ())
+    # A panel sets the ends of its logarithmic axis, which then must hold all panels that share it.
+    for axes, panel_ends in zip(grid, ends, strict=True):
+        if panel_ends:
+            both = [*panel_ends, *axes.get_ylim()]
+            axes.set_ylim(min(both), max(both))
     for axes, content in zip(grid, contents, strict=True):
         if content.panel.scale == Scale.ZERO:
             axes.set_ylim(bottom=0)  # Heights can be compared only from 0.
-        axis_scales.limit_to_possible_values(axes, content.panel.column)
+        canvas.limit_to_possible_values(axes, content.panel.column)
         same_label = contents[0].panel.label == content.panel.label
         if same_label and not axes.get_subplotspec().is_first_col():
             axes.set_ylabel("")
             axes.tick_params(labelleft=not axes.get_shared_y_axes().joined(axes, grid[0]))
-    _draw_references(grid, contents, frame, spec)
     entries = [(styles[label], label or _ALL_RUNS) for label in labels] if len(labels) > 1 else []
     if any(content.published for content in contents):
-        entries += batch_size_panel.published_entries(published)
+        entries += published_entries(published)
     canvas.draw_legend(figure, entries)
     seeds = frame["seed"].nunique()
     bars = " and 95 % interval" if seeds >= MIN_SEEDS_FOR_INTERVAL else ""
     means = f"Mean{bars}; small points: single runs."
     canvas.write_notes(figure, figure_rows.distinct_runs(frame), note, means if seeds > 1 else "")
-    return figure
+    return figure, grid
 
 
-def _draw_references(
-    grid: np.ndarray, contents: Contents, frame: pandas.DataFrame, spec: specifications.Figure
-) -> None:
-    """Draw what values are compared with: no doubling, the shortest training, or the advice."""
-    ends = [axes.dataLim.intervaly for axes in grid]
-    for axes, content in zip(grid, contents, strict=True):
-        if _has_doublings(spec):
-            # All panels have the same axis, because the factors add up.
-            axis_scales.limit_to_values(axes, ends, 0.06)
-            axes.axhline(0.0, linewidth=0.8, **_REFERENCE)
-        elif spec.table == _TIMES:
-            fewest = content.frame.sort_values(["at_epoch", "batch_size"]).iloc[0]
-            props = {"linewidth": 1.0, "linestyle": canvas.LINE_STYLES[2], **_REFERENCE}
-            axes.axhline(float(fewest[content.panel.column]), **props)
-        elif spec.table == _OUTCOME:
-            inside = content.frame.loc[content.frame["recommended"].eq(1), "batch_size"]
-            half = axis_scales.min_doublings(content.frame["batch_size"].tolist()) / 2
-            if len(inside):
-                ends = np.log2([inside.min(), inside.max()]) + [-half, half]
-                axes.axvspan(*ends, **_RECOMMENDED)
-
-
-def _with_drawn_ends(frame: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the rows of the deciding outcome with intervals within the possible values.
-
-    Intervals of few seeds are left out. A mean without values of seeds becomes a point.
-    """
-    few = frame["seeds"] < MIN_SEEDS_FOR_INTERVAL
-    least, largest = np.array([value_range(outcome) for outcome in frame["outcome"]]).T
-    ends = {name: frame[name].clip(least, largest).mask(few) for name in deciding_outcome.MEAN_ENDS}
-    value, seed = frame["value"].fillna(frame["mean"]), frame["seed"].fillna(0)
-    return frame.assign(**ends, value=value, seed=seed, status=records.FINISHED)
-
-
-def _outcome_content(group: Series) -> PanelContent:
-    row = group.frame.iloc[0]
-    words = deciding_outcome.outcome_words(row)
-    scale = Scale.LOG if row["outcome"] in COSTS else Scale.AUTO
-    heading = display.titled(display.capital(words), group.label)
-    panel = Panel("value", words, display.lower(words), scale, ends=deciding_outcome.MEAN_ENDS)
-    return PanelContent(panel, heading, [replace(group, label="")])
-
-
-def _contents(frame: pandas.DataFrame, spec: specifications.Figure) -> tuple[Contents, int]:
+def _contents(
+    frame: pandas.DataFrame, spec: specifications.Figure
+) -> tuple[list[PanelContent], int]:
     """Return the contents of all panels in order, and the number of panels in a row."""
-    groups = canvas.runnable_series(frame)
-    if spec.table == _OUTCOME:
-        contents = [_outcome_content(group) for group in groups[: canvas.MAX_SERIES]]
-        return contents, min(2, len(contents))
-    panels = figure_rows.panels_with_values(frame, spec)
+    groups, panels = figure_rows.runnable_series(frame), figure_rows.panels_with_values(frame, spec)
     if spec.facet:
-        # A failed run has no value of the facet, and is marked in every panel.
-        failed = frame[frame[spec.facet].isna()]
         contents = [
-            PanelContent(
-                panels[0], str(value), canvas.runnable_series(pandas.concat([part, failed]))
-            )
-            for value, part in frame.groupby(spec.facet, sort=False)
+            PanelContent(panels[0], str(value), figure_rows.runnable_series(rows))
+            for value, rows in _rows_by_value(frame, spec.facet)
         ]
         return contents, min(4, len(contents))
     if spec.lines:
-        contents = [
-            PanelContent(
-                panel,
-                display.capital(group.label) or panel.title,
-                _series_by_value(group, spec.lines),
-            )
-            for group, panel in itertools.product(groups, panels)
-        ]
+        noun = "epoch" if spec.lines == "at_epoch" else spec.lines.replace("_", " ")
+        contents = []
+        for group, panel in itertools.product(groups, panels):
+            parts = _rows_by_value(group.frame, spec.lines, sort=True)
+            lines = [Series(display.count(int(value), noun), {}, rows) for value, rows in parts]
+            title = display.capital(group.label) or panel.title
+            contents.append(PanelContent(panel, title, lines))
         return contents, min(2, len(contents))
     parts = divide_series(groups)
     contents = [
@@ -208,20 +198,18 @@ def _contents(frame: pandas.DataFrame, spec: specifications.Figure) -> tuple[Con
     return contents, len(panels) if len(parts) > 1 else columns
 
 
+def _rows_by_value(
+    frame: pandas.DataFrame, column: str, sort: bool = False
+) -> list[tuple[Any, pandas.DataFrame]]:
+    """Return the rows of each value of a column; all have the failed runs, which lack a value."""
+    failed, groups = frame[frame[column].isna()], frame.groupby(column, sort=sort)
+    return [(value, pandas.concat([rows, failed])) for value, rows in groups]
+
+
 def _heading(panel: Panel, part: str, frame: pandas.DataFrame) -> str:
     title = display.titled(panel.title, part) if panel.title else display.capital(part)
     counts = frame[panel.counted_on].dropna().unique() if panel.counted_on in frame else ()
     return f"{title} ({int(counts[0]):,} examples)" if len(counts) == 1 else title
-
-
-def _series_by_value(group: Series, column: str) -> list[Series]:
-    """Return a series for each value of a column, labelled with it."""
-    failed = group.frame[group.frame[column].isna()]
-    noun = "epoch" if column == "at_epoch" else column.replace("_", " ")
-    return [
-        Series(display.count(int(value), noun), {}, pandas.concat([part, failed]))
-        for value, part in group.frame.groupby(column)
-    ]
 
 
 def _merged_series(groups: list[Series], column: str) -> list[Series]:
@@ -264,7 +252,7 @@ def _split(groups: list[Series], names: Sequence[str]) -> list[tuple[str, list[S
     return list(parts.items())
 
 
-def _share_axes(grid: np.ndarray, contents: Contents, has_facets: bool) -> None:
+def _share_axes(grid: np.ndarray, contents: list[PanelContent], has_facets: bool) -> None:
     """Let panels of a column, and all panels of shares, have a common vertical axis.
 
     Panels with one label have the same scale. Facets do not share an axis, because the values of
@@ -280,4 +268,110 @@ def _share_axes(grid: np.ndarray, contents: Contents, has_facets: bool) -> None:
         if panel.scale == Scale.AUTO:
             scaled.setdefault(panel.label, []).append((axes, content.values))
     for panels in scaled.values():
-        axis_scales.set_value_scale(*zip(*panels, strict=True))
+        canvas.set_value_scale(*zip(*panels, strict=True))
+
+
+def with_published(content: PanelContent, published: pandas.DataFrame | None) -> PanelContent:
+    """Add the published values of the column, if a series has their factors."""
+    if published is None:
+        return content
+    columns = [MACHINE_COLUMNS.get(name, (name,)) for name in published["column"]]
+    published = published[[content.panel.column in names for names in columns]]
+    lines = []
+    for _, line in published.groupby("series", sort=False, dropna=False):
+        factors = series_factors(line.iloc[0]).items()
+        series_indices = [
+            index
+            for index, measured in enumerate(content.lines)
+            if all(measured.factors.get(name, value) == value for name, value in factors)
+        ]
+        if series_indices:
+            index = series_indices[0] if len(series_indices) == 1 else None
+            lines.append((index, line.sort_values("batch_size").astype({"value": float})))
+    return content._replace(published=lines)
+
+
+def published_entries(published: pandas.DataFrame | None) -> list[tuple[dict[str, Any], str]]:
+    return [] if published is None else [(_STAR, f"document, {published['document'].iloc[0]}")]
+
+
+def draw_panel(axes: Axes, content: PanelContent, styles: dict[str, dict[str, Any]]) -> None:
+    """Draw the series side by side at every batch size; published values are hollow stars."""
+    panel, frame, count = content.panel, content.frame, len(content.lines)
+    published_sizes = (line["batch_size"] for _, line in content.published)
+    sizes = sorted(map(int, set(frame["batch_size"].tolist()).union(*published_sizes)))
+    width = _SERIES_WIDTH * min(canvas.min_doublings(sizes), 1.0) / count  # in doublings
+    offsets = [(index - (count - 1) / 2) * width for index in range(count)]
+    if panel.scale == Scale.LOG:
+        axes.set_yscale("log")
+    ends = [
+        _draw_series(axes, line.frame, panel, styles[line.label], offset, count)
+        for line, offset in zip(content.lines, offsets, strict=True)
+    ]
+    for index, line in content.published:
+        offset, style = 0.0 if index is None else offsets[index], {}
+        if index is not None and len(line) > 2:
+            props = styles[content.lines[index].label]
+            style = {"color": props["color"], "linestyle": props["linestyle"]}
+        x = np.log2(line["batch_size"].astype(float)) + offset
+        axes.plot(x, line["value"], zorder=5, **{**_STAR, **style})
+    if np.isfinite(content.values).any():
+        canvas.set_value_axis(axes, content.values, np.concatenate(ends), panel.scale)
+    else:
+        canvas.write_no_data(axes)
+    canvas.set_batch_size_axis(axes, sizes)
+    axes.set_ylabel(panel.label)
+    canvas.mark_failures(axes, figure_rows.distinct_runs(frame), content.title)
+
+
+def _draw_series(
+    axes: Axes,
+    runs: pandas.DataFrame,
+    panel: Panel,
+    props: dict[str, Any],
+    offset: float,
+    count: int,
+) -> np.ndarray:
+    """Draw seeds, means and bars of one of `count` series; return the ends of the bars.
+
+    A bar is the interval over seeds, the error of a single seed, or the interval in `panel.ends`.
+    """
+    column, colour = panel.column, {"color": props["color"]}
+    runs = figure_rows.finished(runs).dropna(subset=column).astype({column: float})
+    seed_x = np.log2(runs["batch_size"].astype(float)) + offset
+    seed = runs["seed"].rank(method="dense") - 1
+    if seed.max() > 0:  # A seed has one shift at all batch sizes.
+        room = _SEED_WIDTH * min(canvas.min_doublings(runs["batch_size"].tolist()), 1.0) / count
+        seed_x += room * (seed / seed.max() - 0.5)
+        point = canvas.points(props["marker"], 2.6, props["color"], markeredgewidth=0, alpha=0.4)
+        axes.plot(seed_x, runs[column], **point)
+    if panel.counted_on in runs:  # The 95 % error of a share of counted examples is a pale bar.
+        pale = {**colour, "alpha": 0.15, "solid_capstyle": "butt", "zorder": 1}
+        pale["linewidth"] = float(np.clip(9 / count, 2.0, 7.0))
+        errors = intervals.binomial(runs, column, ["batch_size"]).dropna()
+        for size, mean, error in errors.itertuples(name=None):
+            ends = clipped_to_range(column, (mean - error, mean + error))
+            axes.plot([np.log2(size) + offset] * 2, ends, **pale)
+    table, by_size = runs.pivot_table(column, "batch_size", "seed"), runs.groupby("batch_size")
+    mean, low, high, seeds = canvas.mean_intervals(axes, table.to_numpy(float))
+    if "mean" in runs:
+        mean = by_size["mean"].first().to_numpy(float)
+    if panel.error:
+        error = by_size[panel.error].first().to_numpy(float)
+        low, high = np.where(seeds == 1, [mean - error, mean + error], [low, high])
+    if panel.ends:
+        low, high = by_size[list(panel.ends)].mean().to_numpy(float).T
+    bar = {"markersize": 5.5 if len(table) < 17 else 3.5, "elinewidth": 1.2, "linewidth": 1.1}
+    bar |= {"zorder": 3, **canvas.line_props(props, len(table))}
+    x = np.log2(table.index.to_numpy(float)) + offset
+    canvas.draw_error_bars(axes, x, mean, low, high, **bar)
+    if panel.bounds and {"epochs", "epochs_run"} <= {*runs}:
+        # A run that trained to its last epoch did not stop: its value is a lower bound. The marks
+        # are outside the layout, so that panels keep their size.
+        is_bound = run_series.reached_all_epochs(runs)
+        mark = {**colour, "linestyle": "none", "markeredgewidth": 0.7, "zorder": 2.5}
+        mark |= {"clip_on": False, "in_layout": False}
+        hollow = {"marker": props["marker"], "markersize": 3.5, "markerfacecolor": canvas.PAPER}
+        for style in ({"marker": _ARROW, "markersize": 24, "fillstyle": "none"}, hollow):
+            axes.plot(seed_x[is_bound], runs.loc[is_bound, column], **style, **mark)
+    return np.concatenate([low, high])

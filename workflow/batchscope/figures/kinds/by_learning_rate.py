@@ -3,8 +3,6 @@
 A specification with `over` asks for the losses.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,7 @@ from matplotlib.figure import Figure
 
 from batchscope.analysis import best_learning_rates, run_series
 from batchscope.core import display
-from batchscope.figures import FigureTables, axis_scales, canvas
+from batchscope.figures import FigureTables, canvas, figure_rows
 from batchscope.store import records
 from batchscope.study import specifications
 
@@ -26,7 +24,6 @@ _LABEL_ROOM = 0.09  # the smallest share of an axis between two labelled rates
 _RULE = {"color": canvas.GRID, "linewidth": 1.4, "zorder": 1}
 _RULES = {1.0: {**_RULE, "linestyle": "-"}, 0.5: {**_RULE, "linestyle": "--"}}
 _ARROWS = {best_learning_rates.LOW: "v", best_learning_rates.HIGH: "^"}
-_RING = {"marker": "o", "markersize": 10, "fillstyle": "none", "linestyle": "none"}
 _POINT = {"linestyle": "none", "marker": ".", "zorder": 2}
 
 
@@ -39,10 +36,7 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
     runs = tables.runs
     if not best_learning_rates.has_choice(runs):
         return runs.iloc[:0]
-    loss = best_learning_rates.RUN_LOSS
-    names = ("learning_rate", "batch_size", "seed", "status", loss)
-    names = dict.fromkeys([*run_series.varying_factors(runs), *names])
-    frame = runs[list(names)].reset_index(drop=True)
+    frame = figure_rows.with_factors(runs, ["learning_rate", best_learning_rates.RUN_LOSS])
     frame[_RATE] = best_learning_rates.effective_rates(runs).to_numpy()
     for group in best_learning_rates.series_over_rates(runs.reset_index(drop=True)):
         choices = best_learning_rates.best_rates(group.frame)
@@ -70,7 +64,7 @@ def _draw_losses(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure
     figure, grid = canvas.panels(len(groups), 0, width, 3.0, sharey=True)
     styles = canvas.size_styles(frame["batch_size"].unique())
     values = run_series.finished_runs(frame)[panel.column]
-    axis_scales.set_value_scale(grid[:1], [values])
+    canvas.set_value_scale(grid[:1], [values])
     for axes, group in zip(grid, groups, strict=True):
         for size, style in styles.items():
             _draw_line(axes, group.frame[group.frame["batch_size"] == size], panel.column, style)
@@ -78,8 +72,8 @@ def _draw_losses(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure
         canvas.set_title(axes, display.titled(panel.title, group.label))
         axes.set_xlabel("learning rate")
         axes.set_ylabel(panel.label if axes.get_subplotspec().is_first_col() else "")
-    axis_scales.set_value_axis(grid[0], values)
-    axis_scales.limit_to_values(grid[0], values, 0.12)
+    canvas.set_value_axis(grid[0], values)
+    canvas.limit_to_values(grid[0], values, 0.12)
     canvas.draw_size_legend(figure, styles)
     return figure
 
@@ -96,11 +90,11 @@ def _draw_line(axes: Axes, rows: pandas.DataFrame, loss: str, style: dict[str, A
     canvas.draw_error_bars(axes, x, mean, low, high, **props)
     if rows[_RATE].nunique() > 1:
         for index in np.flatnonzero(table.index.isin(rows[_BEST]))[:1]:
-            axes.plot(x[index], mean[index], markeredgecolor=style["color"], zorder=4, **_RING)
+            ring = canvas.points("o", 10, style["color"], fillstyle="none")
+            axes.plot(x[index], mean[index], zorder=4, **ring)
     diverged = rows.loc[rows["status"] == records.DIVERGED, _RATE].unique().astype(float)
     if len(diverged):
-        cross = {"linestyle": "none", "marker": "x", "markersize": 5, "color": style["color"]}
-        cross["transform"] = axes.get_xaxis_transform()
+        cross = canvas.points("x", 5, style["color"], transform=axes.get_xaxis_transform())
         axes.plot(np.log2(diverged), np.full(len(diverged), 0.98), **cross)
 
 
@@ -117,7 +111,7 @@ def _draw_best(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     _rate_axis(axes.yaxis, frame[_RATE])
     ends = np.log2([frame[_RATE].min(), frame[_RATE].max()])
     axes.set_ylim(ends[0] - 0.6, ends[1] + 0.6)
-    axis_scales.set_batch_size_axis(axes, sizes)
+    canvas.set_batch_size_axis(axes, sizes)
     axes.set(title=panel.title, ylabel=panel.label)
     entries = [(style, group.label) for style, group in zip(styles, groups, strict=True)]
     entries = entries if len(groups) > 1 else []
@@ -149,6 +143,6 @@ def _draw_choices(axes: Axes, rows: pandas.DataFrame, style: dict[str, Any], off
 
 def _rate_axis(axis: Axis, rates: pandas.Series) -> None:
     """Label an axis in log2(rate) with the learning rates that have room."""
-    labelled = axis_scales.labelled_values(rates.dropna().unique().tolist(), _LABEL_ROOM)
+    labelled = canvas.labelled_values(rates.dropna().unique().tolist(), _LABEL_ROOM)
     axis.set_ticks(np.log2(labelled), map(display.number, labelled))
     axis.axes.minorticks_off()

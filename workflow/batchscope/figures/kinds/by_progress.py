@@ -3,8 +3,6 @@
 A line is the mean over seeds with its 95 % t-interval. A panel shows one outcome over one axis.
 """
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from typing import Any
@@ -18,10 +16,10 @@ from matplotlib.ticker import MaxNLocator
 from batchscope.analysis import run_series
 from batchscope.analysis.chosen_rates import RATE
 from batchscope.core import display
-from batchscope.figures import FigureTables, axis_scales, canvas, figure_rows
+from batchscope.figures import FigureTables, canvas, figure_rows
 from batchscope.store import records
 from batchscope.study import specifications
-from batchscope.study.budget_kinds import SECONDS, TARGET
+from batchscope.study.outcomes import SECONDS, TARGET
 from batchscope.study.specifications import AXIS_WORDS, Scale
 
 _MAX_POINTS = 60  # points of a line
@@ -63,7 +61,7 @@ def _with_target(
 
 def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Return a row of panels for each series, one for each axis and outcome."""
-    groups, note = canvas.first_items(canvas.runnable_series(frame), _MAX_SERIES)
+    groups, note = canvas.first_items(figure_rows.runnable_series(frame), _MAX_SERIES)
     panels = figure_rows.panels_with_values(frame, spec)
     columns = list(itertools.product(_axes_with_values(frame, spec), panels))
     width = {1: 6.5, 2: 4.2}.get(len(columns), canvas.PANEL_WIDTH)
@@ -80,7 +78,7 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     for axes, (_, panel) in zip(grid[0], columns, strict=True):
         if panel.scale == Scale.LOG:
             axes.set_yscale("log")
-    axis_scales.set_value_scale(grid[0], values)
+    canvas.set_value_scale(grid[0], values)
     for line, group in zip(grid, groups, strict=True):
         for axes, (axis, panel) in zip(line, columns, strict=True):
             _draw_panel(axes, group.frame, axis, panel.column, styles)
@@ -90,8 +88,8 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
         line[0].set_ylabel(panels[0].label)
     for axes, (axis, panel), panel_values in zip(grid[-1], columns, values, strict=True):
         _label_horizontal_axis(axes, frame[axis], axis)
-        axis_scales.set_value_axis(axes, panel_values, scale=panel.scale)
-        axis_scales.limit_to_values(axes, panel_values, 0.05)
+        canvas.set_value_axis(axes, panel_values, scale=panel.scale)
+        canvas.limit_to_values(axes, panel_values, 0.05)
     canvas.draw_size_legend(figure, styles)
     notes = [note, _MEANS] if frame["seed"].nunique() > 1 else [note]
     notes += ["×: diverged."] if (frame["status"] == records.DIVERGED).any() else []
@@ -161,4 +159,4 @@ def _label_horizontal_axis(axes: Axes, values: pandas.Series, axis: str) -> None
     positive = values[values > 0].astype(float)  # without the evaluation before the first update
     if len(positive):
         axes.set_xscale("log", nonpositive="mask")
-        axis_scales.set_log_labels(axes.xaxis, positive.max() / positive.min(), crowded=30)
+        canvas.set_log_labels(axes.xaxis, positive.max() / positive.min(), crowded=30)

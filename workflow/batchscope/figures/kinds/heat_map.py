@@ -1,7 +1,5 @@
 """Heat map of batch size and learning rate: means of the cells, failures and chosen rates."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -16,10 +14,10 @@ from matplotlib.patches import Patch, Rectangle
 from batchscope.analysis.targets import Target
 from batchscope.analysis.trainings import RUN_LOSS, Trainings, for_experiment
 from batchscope.core import display
-from batchscope.figures import FigureTables, canvas, deciding_outcome
-from batchscope.figures.deciding_outcome import TARGET_COLUMNS
-from batchscope.study import factor_words, specifications
-from batchscope.study.budget_kinds import COSTS, TARGET
+from batchscope.figures import FigureTables, canvas
+from batchscope.figures.kinds.primary import TARGET_COLUMNS, deciding_outcomes, outcome_words
+from batchscope.study import factor_maps, specifications
+from batchscope.study.outcomes import COSTS, TARGET
 
 _COLUMNS = ["outcome", *TARGET_COLUMNS, "batch_size", "learning_rate"]
 _COLUMNS += ["seeds", "finite", "failed", "mean", "chosen", "recommended"]
@@ -34,26 +32,27 @@ _FRAMES = {"chosen": ("chosen rate", _TEXT, 1.4), "recommended": ("recommended",
 
 def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
     """Return a row per series, batch size and learning rate, if there is a choice of rates."""
-    cells = [
-        {**factors, **cell}
-        for factors, subset in deciding_outcome.tables_by_series(tables)
-        for series in for_experiment(subset.runs, subset.trajectories, subset.metrics)
-        if series.has_several_rates
-        for cell in _cells(series, subset)
-    ]
+    cells = []
+    for _, factors, subset in tables.by_series("comparisons", "runs", "trajectories"):
+        for outcome in deciding_outcomes(subset.advice)[:1]:
+            for series in for_experiment(subset.runs, subset.trajectories, subset.metrics):
+                shared = {**factors, **series.factors}
+                cells += [{**shared, **cell} for cell in _cells(series, subset, outcome)]
     frame = pandas.DataFrame(cells)
     return frame if len(frame) and frame["mean"].notna().any() else frame.iloc[:0]
 
 
-def _cells(series: Trainings, tables: FigureTables) -> Iterator[dict[str, Any]]:
+def _cells(series: Trainings, tables: FigureTables, outcome: str) -> Iterator[dict[str, Any]]:
     """Yield the cells of a series: costs to the target if they decide, or else losses."""
-    outcome, compared = deciding_outcome.deciding_outcomes(tables.advice)[0], tables.comparisons
+    if not series.has_several_rates:
+        return
+    compared = tables.comparisons
     compared = compared[compared["budget"].eq(TARGET) & compared["outcome"].eq(outcome)]
     if len(compared):
         value, column = compared[["budget_value", "budget_column"]].iloc[0]
         column = "" if pandas.isna(column) else column
         shared = {"outcome": outcome, "target_column": column, "target_value": value}
-        cell_values = series.cost_cube(Target(column, value), outcome)
+        cell_values = Target(column, value).cost_cube(series, outcome)
     else:
         shared = {"outcome": RUN_LOSS, **dict.fromkeys(TARGET_COLUMNS)}
         cell_values = series.column_cube(RUN_LOSS)
@@ -75,8 +74,8 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     columns = min(len(groups), 2)
     figure, grid = canvas.panels(len(groups), columns, width=5.0, height=1.1 + 0.3 * count)
     for axes, (key, cells) in zip(grid, groups, strict=True):
-        heading = deciding_outcome.outcome_words(cells.iloc[0])
-        series = factor_words.describe(dict(zip(factors, key, strict=True)))
+        heading = outcome_words(cells.iloc[0])
+        series = factor_maps.describe(dict(zip(factors, key, strict=True)))
         canvas.set_title(axes, display.titled(display.capital(heading), series))
         _draw_panel(axes, cells)
     canvas.draw_legend(figure, _legend_entries(frame))

@@ -3,8 +3,6 @@
 The table of the specification decides: samples.csv has samples, profiles.csv has shares.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -16,8 +14,7 @@ from matplotlib.patches import Patch
 
 from batchscope.analysis import run_series
 from batchscope.core import display
-from batchscope.figures import FigureTables, axis_scales, canvas, figure_rows
-from batchscope.figures.kinds.sweep import set_axis_from_zero
+from batchscope.figures import FigureTables, canvas, figure_rows
 from batchscope.study import specifications
 
 # Column -> words and colour of its bars. The colours also differ in grey.
@@ -87,7 +84,7 @@ def _draw_bars(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
             _draw_bar(axes, y, content, numbers)
     axes.set_yticks(list(sizes), list(sizes.values()))
     axes.set(xlim=(0, 1), ylim=(len(lines) - 0.4, -0.6), title=spec.title, ylabel="batch size")
-    axes.xaxis.set_major_formatter(axis_scales.percent_tick)
+    axes.xaxis.set_major_formatter(canvas.percent_tick)
     axes.set_xlabel("share of wall time (%)")
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False)
@@ -141,7 +138,7 @@ def _draw_samples(frame: pandas.DataFrame) -> Figure:
             measured = [name for name in columns if rows[name].notna().any()]
             for name in measured:
                 axes.plot(seconds, rows[name], drawstyle="steps-pre", **columns[name])
-            set_axis_from_zero(axes, rows[measured].to_numpy(float), is_linear=True)
+            canvas.set_axis_from_zero(axes, rows[measured].to_numpy(float), is_linear=True)
             axes.set_xlim(seconds.min(), max(seconds.max(), seconds.min() + 1e-3))
         upper.set_ylabel("utilisation (%)")
         lower.set_ylabel("memory (MB)")

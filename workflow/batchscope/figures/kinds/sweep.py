@@ -1,10 +1,11 @@
-"""Timings by batch size: a panel per measured column, with a line of medians for each sweep.
+"""Two kinds of figures by batch size: medians of timed steps, and searches for the largest size.
 
-A column of sweeps.csv has one value per sweep, so its panel has a row per sweep. Table `largest`
-has searches for the largest batch size: a panel per search, with a point for each tried size.
+Timed steps have a panel per measured column, with a line of medians for each sweep (`_draw_lines`).
+A column of sweeps.csv has one value per sweep, so its panel has a row per sweep (`_draw_rows`).
+Searches, of table `largest`, have a panel each, with a point per tried size (`_draw_search`). A new
+panel is an item of the `Figure` in the `ENTRY` of its timing. One of these functions draws a new
+mark.
 """
-
-from __future__ import annotations
 
 import math
 import textwrap
@@ -16,47 +17,42 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from batchscope.analysis import run_series, throughput_knee
+from batchscope.analysis import run_series, step_cost
 from batchscope.analysis.intervals import SUFFIXES
 from batchscope.core import display
-from batchscope.figures import FigureTables, axis_scales, canvas
+from batchscope.figures import FigureTables, canvas
 from batchscope.figures.figure_rows import first_value, sweep_series, usable_timings
 from batchscope.store import records
 from batchscope.study import run_factors, specifications
-from batchscope.study.specifications import Panel, Scale
-from batchscope.study.tables import TABLES, clipped_to_range
-from batchscope.study.timing_columns import QUARTILE_SUFFIXES
+from batchscope.study.specifications import QUARTILE_SUFFIXES, Panel, Scale
+from batchscope.study.table_entries import TABLES, clipped_to_range
 
 Lines = Sequence[tuple[run_series.Series, dict[str, Any]]]  # pairs of a series and its style
 Entries = dict[str, dict[str, Any]]  # label -> props of an entry of the legend
 Position = Callable[[Any], np.ndarray]  # function from batch sizes to places on the axis
 _STEP, _EXAMPLES = "seconds_per_step", "examples_per_second"
 _FIXED, _PER_EXAMPLE = "fixed_seconds", "seconds_per_image"  # a and b of a + b B
-_KNEES = ("knee_fitted", "knee_batch_size")
 _SWEEP_COLUMNS = TABLES["sweeps"].columns
 _BLOCK_COLUMNS = (_STEP, _EXAMPLES, "iterations_per_second")  # values of blocks of steps
 _DENSE_SIZES, _DENSE_LARGEST = 12, 128  # At least 12 sizes up to 128 show steps at multiples.
-# Scale of the axis -> multiple of the highest throughput above which no limit is drawn.
-_LIMIT_HEADROOM = {"linear": 1.6, "log": 5.0}
-_MAX_LIMITED_SERIES = 2  # The limits of more series would hide each other.
+_PLATEAU_COLUMNS = ("plateau_examples_per_second", "noise_floor", "knee_fitted", "knee_batch_size")
+# Scale of the axis -> multiple of the highest throughput above which no plateau is drawn.
+_PLATEAU_HEADROOM = {"linear": 1.6, "log": 5.0}
+_MAX_PLATEAUS = 2  # More plateaus would hide each other.
 _PLATEAU = {"color": canvas.INK, "linestyle": (0, (6, 3)), "linewidth": 0.9}
-_KNEE = {"color": canvas.INK, "linestyle": "none", "marker": "D", "markersize": 7}
-_KNEE |= {"fillstyle": "none"}
-_NO_MEMORY = {"linestyle": "none", "marker": "x", "markersize": 4.5, "color": canvas.FAILED_COLOUR}
-_DISTURBED = {"linestyle": "none", "marker": "o", "markersize": 8, "fillstyle": "none"}
-_DISTURBED |= {"color": canvas.FAILED_COLOUR, "markeredgewidth": 0.5}
+_KNEE = canvas.points("D", 7, fillstyle="none")
+_NO_MEMORY = canvas.points("x", 4.5, canvas.FAILED_COLOUR)
+_DISTURBED = canvas.points("o", 8, canvas.FAILED_COLOUR, fillstyle="none", markeredgewidth=0.5)
 _SEARCHES = "largest"
-# Outcome of a tried batch size -> marker.
 _OUTCOME_MARKS = {
-    records.FITS: {"color": canvas.INK, "marker": "o"},
-    records.OUT_OF_MEMORY: {"color": canvas.FAILED_COLOUR, "marker": "X"},
-    "over_limit": {"color": canvas.FAILED_COLOUR, "marker": "s"},
-    "killed": {"color": canvas.FAILED_COLOUR, "marker": "v"},
+    records.FITS: canvas.points("o", 5.5, clip_on=False),
+    records.OUT_OF_MEMORY: canvas.points("X", 5.5, canvas.FAILED_COLOUR, clip_on=False),
+    "over_limit": canvas.points("s", 5.5, canvas.FAILED_COLOUR, clip_on=False),
+    "killed": canvas.points("v", 5.5, canvas.FAILED_COLOUR, clip_on=False),
 }
-_LIMIT: dict[str, Any] = {"color": canvas.INK, "linewidth": 1.2, "linestyle": (0, (5, 2))}
+_MEMORY_LIMIT: dict[str, Any] = {"color": canvas.INK, "linewidth": 1.2, "linestyle": (0, (5, 2))}
 _FIT: dict[str, Any] = {"color": canvas.MUTED, "linewidth": 1.3, "linestyle": "-"}
-_LARGEST: dict[str, Any] = {"color": canvas.INK, "marker": "o", "markersize": 11}
-_LARGEST |= {"fillstyle": "none", "linestyle": "none"}
+_LARGEST = canvas.points("o", 11, fillstyle="none")
 _MEMORY = ("memory_limit_mb", "memory_fixed_mb", "memory_mb_per_image")
 
 
@@ -148,7 +144,7 @@ def set_batch_axis(axes: Axes, sizes: Any) -> Position:
     """
     sizes = sorted({int(size) for size in sizes})
     if not is_dense(sizes):
-        axis_scales.set_batch_size_axis(axes, sizes)
+        canvas.set_batch_size_axis(axes, sizes)
         return lambda values: np.log2(np.asarray(values, float))
     step = 2 ** max(0, math.ceil(math.log2(sizes[-1] / 9)))
     axes.set_xticks(range(0, sizes[-1] + 1, step))
@@ -185,8 +181,8 @@ def _draw_lines(
     is_linear = panel.scale in (Scale.ZERO, Scale.PERCENT)
     if panel.column == _EXAMPLES and is_dense(frame["batch_size"]):
         peaks = [values.max() for values in drawn if len(values)]
-        is_linear = max(peaks) < axis_scales.LOG_SPAN * min(peaks)
-    set_axis_from_zero(axes, np.concatenate(drawn), is_linear)
+        is_linear = max(peaks) < canvas.LOG_SPAN * min(peaks)
+    canvas.set_axis_from_zero(axes, np.concatenate(drawn), is_linear)
     too_large = frame.loc[frame["status"] == records.OUT_OF_MEMORY, "batch_size"].unique()
     if len(too_large):
         edge = {"transform": axes.get_xaxis_transform(), "clip_on": False, "zorder": 5}
@@ -194,44 +190,29 @@ def _draw_lines(
         entries["out of memory"] = _NO_MEMORY
     axes.set_ylabel(panel.label)
     if panel.scale == Scale.PERCENT:
-        axes.yaxis.set_major_formatter(axis_scales.percent_tick)
+        axes.yaxis.set_major_formatter(canvas.percent_tick)
     if has_fit:
         _draw_fits(axes, to_x, lines)
-    if panel.column == _EXAMPLES and len(lines) <= _MAX_LIMITED_SERIES:
-        entries |= _draw_limits(axes, to_x, lines)
+    if panel.column == _EXAMPLES and len(lines) <= _MAX_PLATEAUS:
+        entries |= _draw_plateaus(axes, to_x, lines)
     return entries
 
 
-def set_axis_from_zero(axes: Axes, values: np.ndarray, is_linear: bool = False) -> None:
-    """Scale the vertical axis: linear from zero, or logarithmic if values span much."""
-    if is_linear:
-        axis_scales.set_linear_ticks(axes.yaxis)
-    else:
-        axis_scales.set_value_axis(axes, values)
-    if axes.get_yscale() == "linear" and np.isfinite(values).any():
-        axes.set_ylim(0, 1.08 * np.nanmax(values) or 1.0)
-
-
-def _draw_limits(axes: Axes, to_x: Position, lines: Lines) -> Entries:
+def _draw_plateaus(axes: Axes, to_x: Position, lines: Lines) -> Entries:
     """Draw 90 % of each plateau with its knee if there is room."""
     entries: Entries = {}
     highest = max(group.frame[_EXAMPLES].max() for group, _ in lines)
-    room = _LIMIT_HEADROOM[axes.get_yscale()] * highest
+    room = _PLATEAU_HEADROOM[axes.get_yscale()] * highest
     for group, style in lines:
-        props = {"color": style["color"]}
-        plateau = first_value(group.frame, "plateau_examples_per_second")
-        share, noise = (
-            throughput_knee.PLATEAU_SHARE * plateau,
-            first_value(group.frame, "noise_floor"),
-        )
-        if throughput_knee.is_too_noisy(noise) or not share <= room:
+        plateau, noise, *knees = (first_value(group.frame, name) for name in _PLATEAU_COLUMNS)
+        height, colour = step_cost.PLATEAU_SHARE * plateau, {"color": style["color"]}
+        if step_cost.is_too_noisy(noise) or not height <= room:
             continue
-        axes.axhline(share, zorder=1.5, **{**_PLATEAU, **props})
-        axes.set_ylim(top=max(axes.get_ylim()[1], 1.06 * share))
+        axes.axhline(height, zorder=1.5, **{**_PLATEAU, **colour})
+        axes.set_ylim(top=max(axes.get_ylim()[1], 1.06 * height))
         entries["90 % of the plateau"] = _PLATEAU
-        knees = [knee for name in _KNEES if (knee := first_value(group.frame, name)) > 0]
-        if knees:
-            axes.plot(to_x(knees[:1]), [share], zorder=4, **{**_KNEE, **props})
+        for knee in [knee for knee in knees if knee > 0][:1]:
+            axes.plot(to_x([knee]), [height], zorder=4, **{**_KNEE, **colour})
             entries["knee"] = _KNEE
     return entries
 
@@ -263,11 +244,11 @@ def _draw_rows(axes: Axes, panel: Panel, lines: Lines) -> None:
     axes.set_xlabel(panel.label)
     axes.grid(visible=True, axis="x")
     axes.grid(visible=False, axis="y")
-    if min(drawn) > 0 and max(drawn) > axis_scales.LOG_SPAN * min(drawn):
+    if min(drawn) > 0 and max(drawn) > canvas.LOG_SPAN * min(drawn):
         axes.set_xscale("log")
-        axis_scales.set_log_labels(axes.xaxis, 1e3)
+        canvas.set_log_labels(axes.xaxis, 1e3)
     else:
-        axis_scales.set_linear_ticks(axes.xaxis, 4)
+        canvas.set_linear_ticks(axes.xaxis, 4)
         axes.set_xlim(left=0)
 
 
@@ -277,13 +258,10 @@ def _draw_searches(frame: pandas.DataFrame) -> Figure:
     for axes, group in zip(grid, groups, strict=True):
         canvas.set_title(axes, display.capital(group.label) or "Batch sizes tried")
         _draw_search(axes, group.frame)
-    entries = [
-        ({"linestyle": "none", **props}, outcome.replace("_", " "))
-        for outcome, props in _OUTCOME_MARKS.items()
-        if frame["outcome"].eq(outcome).any()
-    ]
+    outcomes = [name for name in _OUTCOME_MARKS if frame["outcome"].eq(name).any()]
+    entries = [(_OUTCOME_MARKS[name], name.replace("_", " ")) for name in outcomes]
     entries.append((_LARGEST, "largest that fits"))
-    entries += [(_LIMIT, "limit")] if frame[_MEMORY[0]].notna().any() else []
+    entries += [(_MEMORY_LIMIT, "limit")] if frame[_MEMORY[0]].notna().any() else []
     entries += [(_FIT, "fit")] if frame[_MEMORY[2]].notna().any() else []
     canvas.draw_legend(figure, entries)
     return figure
@@ -292,29 +270,26 @@ def _draw_searches(frame: pandas.DataFrame) -> Figure:
 def _draw_search(axes: Axes, rows: pandas.DataFrame) -> None:
     """Draw the peak memory of each tried size; unknown memory is at the upper edge."""
     limit, fixed, per_example = (first_value(rows, name) for name in _MEMORY)
-    sizes = sorted({int(size) for size in rows["batch_size"]})
-    axis_scales.set_batch_size_axis(axes, sizes, room=0.1)
+    sizes = rows["batch_size"].astype(float)
+    canvas.set_batch_size_axis(axes, sorted({int(size) for size in sizes}), room=0.1)
     axes.set_ylabel("peak memory (MB)")
-    set_axis_from_zero(axes, np.append(rows["peak_mb"].to_numpy(float), limit))
+    canvas.set_axis_from_zero(axes, np.append(rows["peak_mb"].to_numpy(float), limit))
     ends = axes.get_ylim()
     if math.isfinite(limit):
-        axes.axhline(limit, zorder=1, **_LIMIT)
+        axes.axhline(limit, zorder=1, **_MEMORY_LIMIT)
     if math.isfinite(fixed + per_example):
-        grid = np.geomspace(rows["batch_size"].min(), rows["batch_size"].max(), 60)
+        grid = np.geomspace(sizes.min(), sizes.max(), 60)
         axes.plot(np.log2(grid), fixed + per_example * grid, zorder=2, **_FIT)
     axes.set_ylim(ends)
-    rows = rows.assign(x=np.log2(rows["batch_size"].astype(float)))
-    rows = rows.assign(height=rows["peak_mb"].fillna(ends[1]))
+    x, height = np.log2(sizes), rows["peak_mb"].fillna(ends[1])
     for outcome, props in _OUTCOME_MARKS.items():
-        tries = rows[rows["outcome"] == outcome]
-        shared = {"linestyle": "none", "markersize": 5.5, "clip_on": False}
-        props = {**canvas.MARKER_EDGE, **shared, **props}
-        axes.plot(tries["x"], tries["height"], zorder=4, **props)
-    largest = rows[rows["batch_size"].eq(first_value(rows, "max_batch_size"))]
-    for _, row in largest[largest["outcome"].eq(records.FITS)][:1].iterrows():
-        axes.plot(row["x"], row["height"], zorder=5, **_LARGEST)
+        is_outcome = rows["outcome"] == outcome
+        axes.plot(x[is_outcome], height[is_outcome], zorder=4, **canvas.MARKER_EDGE, **props)
+    is_largest = sizes.eq(first_value(rows, "max_batch_size")) & rows["outcome"].eq(records.FITS)
+    for index in rows.index[is_largest][:1]:
+        axes.plot(x[index], height[index], zorder=5, **_LARGEST)
         # The search ended at the largest size that it may try.
-        suffix = " or more" if row["max_batch_size_bound"] == "most_fits" else ""
+        suffix = " or more" if rows.loc[index, "max_batch_size_bound"] == "most_fits" else ""
+        text = f"{rows.loc[index, 'batch_size']}{suffix}"
         props = {"ha": "right", "fontsize": 8.5, "fontweight": "bold"}
-        text = f"{row['batch_size']}{suffix}"
-        canvas.annotate(axes, text, (row["x"], row["height"]), (5, -18), **props)
+        canvas.annotate(axes, text, (x[index], height[index]), (5, -18), **props)

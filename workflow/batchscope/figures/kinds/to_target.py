@@ -3,8 +3,6 @@
 The rows of to_target.csv are joined with the fits of critical_batch_size.csv.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from itertools import compress
@@ -19,18 +17,17 @@ from matplotlib.patches import Patch
 from batchscope.analysis import (
     chosen_rates,
     critical_batch_size,
-    fastest_batch_size,
     intervals,
     run_series,
     to_target_tables,
 )
-from batchscope.figures import FigureTables, axis_scales, canvas, deciding_outcome
+from batchscope.figures import FigureTables, canvas
+from batchscope.figures.kinds.primary import target_words
 from batchscope.study import specifications
 
 _CRITICAL, _FASTEST, _HALF = "#D55E00", "#009E73", "#E69F00"
 _PERFECT = "#0072B2"
-_SEED = {"color": canvas.MUTED, "marker": ".", "markersize": 6, "linestyle": "none"}
-_MEAN = {"color": canvas.INK, "marker": "s", "markersize": 5, "linestyle": "none"}
+_SEED, _MEAN = canvas.points(".", 6, canvas.MUTED), canvas.points("s", 5)
 _CURVE = {"color": canvas.INK, "linewidth": 1.2}
 _UPDATES = ("updates_min", "examples_min")  # constants of the fit of updates to the target
 _STEP = ("fixed_seconds", "seconds_per_image")  # constants of the fit of the time of a step
@@ -111,7 +108,7 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     figure, grid = canvas.panels(count, columns if columns > 1 else count, width, 2.9)
     entries: Entries = {}
     for line, scaling in zip(grid.reshape(-1, columns), scalings, strict=True):
-        target = deciding_outcome.target_words(scaling.rows.iloc[0]).removeprefix("the ")
+        target = target_words(scaling.rows.iloc[0]).removeprefix("the ")
         for axes, panel in zip(line, spec.panels, strict=True):
             entries |= _draw_panel(axes, scaling, panel.column)
             axes.set_ylabel(panel.label)
@@ -123,7 +120,7 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
 def _draw_panel(axes: Axes, scaling: ScalingRows, axis: str) -> Entries:
     """Draw seeds, means, the fitted curve and fitted batch sizes; return entries of the legend."""
     axes.set_yscale("log")
-    axis_scales.set_batch_size_axis(axes, scaling.batch_sizes)
+    canvas.set_batch_size_axis(axes, scaling.batch_sizes)
     axes.grid(axis="x", visible=False)
     reached = scaling.rows[scaling.rows[axis].astype(float) > 0]
     if reached.empty:
@@ -149,7 +146,7 @@ def _draw_panel(axes: Axes, scaling: ScalingRows, axis: str) -> Entries:
         axes.plot(*values, zorder=2, **_CURVE)
         entries["fit"] = _CURVE
     bottom, top = axes.get_ylim()
-    axis_scales.set_log_labels(axes.yaxis, top / bottom)
+    canvas.set_log_labels(axes.yaxis, top / bottom)
     for label, colour, *ends in _shades(scaling, axis):
         low, high = np.clip(np.log2(ends), *axes.get_xlim())
         if high > low:
@@ -163,7 +160,7 @@ def _curve(scaling: ScalingRows, axis: str) -> tuple[np.ndarray, np.ndarray] | N
     """Return the fitted updates or examples, or the closed form of the seconds."""
     sizes, is_time = scaling.batch_sizes, axis == "seconds"
     if not is_time:  # The fit uses only sizes with all seeds at the target.
-        is_usable = fastest_batch_size.is_usable(scaling.costs("updates").to_numpy())
+        is_usable = to_target_tables.is_usable(scaling.costs("updates").to_numpy())
         sizes = list(compress(sizes, is_usable))
     fitted = scaling.value("fastest_batch_size" if is_time else _UPDATES[0])
     if len(sizes) < 3 or math.isnan(fitted):
@@ -171,7 +168,7 @@ def _curve(scaling: ScalingRows, axis: str) -> tuple[np.ndarray, np.ndarray] | N
     grid = np.geomspace(min(sizes), max(sizes), 40)
     constants = [scaling.value(name) for name in (_UPDATES + _STEP if is_time else _UPDATES)]
     if is_time:
-        return np.log2(grid), fastest_batch_size.seconds_to_target(grid, *constants)
+        return np.log2(grid), to_target_tables.seconds_to_target(grid, *constants)
     values = critical_batch_size.updates(grid, *constants)
     return np.log2(grid), values * (grid if axis == "examples" else 1.0)
 
