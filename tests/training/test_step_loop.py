@@ -98,7 +98,9 @@ def trained(*layers, stop=3, epochs=1, optimizer="SGD", **settings):
 
 def noisy(method, stop=3):
     """Return the variables of a network with dropout and batch normalisation, and the totals."""
-    layers = keras.layers.BatchNormalization(), keras.layers.Dropout(0.5, seed=1)
+    # Without a name, the path of a variable would depend on the layers made before.
+    norm = keras.layers.BatchNormalization(name="norm")
+    layers = norm, keras.layers.Dropout(0.5, seed=1, name="dropout")
     model, totals, _ = trained(*layers, stop=stop, method=method)
     return {variable.path: variable.numpy() for variable in model.variables}, totals, model
 
