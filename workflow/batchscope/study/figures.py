@@ -23,7 +23,7 @@ _PRIMARY = Figure(
     PRIMARY,
     "{outcome} by batch size",
     "Quality",
-    "At the best learning rate of each batch size. Shaded: recommended batch sizes.",
+    "At the best learning rate of each batch size. Shaded: the batch sizes of the headline.",
     kind="primary",
     table="comparisons",
     conditions=(Condition.BATCH_SIZES,),

@@ -1,4 +1,4 @@
-"""The outcome that decides between batch sizes, by batch size; recommended sizes are shaded.
+"""The outcome that decides between batch sizes, by batch size; sizes of the headline are shaded.
 
 A row has the value of one seed and the mean of its batch size, at the learning rate and the budget
 of the comparison.
@@ -104,12 +104,11 @@ def _seed_values(
     rates += [RATE] if compared[RATE].notna().all() else []
     runs, evaluations = series.runs, series.trajectories
     if compared["budget"].iloc[0] == TARGET:
-        value, column = compared[["budget_value", "budget_column"]].iloc[0]
-        target = Target(column if isinstance(column, str) else "", value)
+        target = Target(*compared[["budget_column", "budget_value"]].iloc[0])
         chosen_evaluations = evaluations.merge(compared[rates], on=rates)
         costs = target.crossings(chosen_evaluations, outcome, keys, series.metrics)
         costs = costs.where(np.isfinite(costs)).rename_axis(keys).rename("value")
-        return costs.reset_index().assign(target_column=target.column, target_value=value)
+        return costs.reset_index().assign(target_column=target.column, target_value=target.value)
     is_evaluated = outcome in evaluations and evaluations[outcome].notna().any()
     if compared["budget"].iloc[0] == CONVERGENCE and is_evaluated:
         run_keys = [name for name in figure_rows.RUN_KEYS if name in runs and name in evaluations]
