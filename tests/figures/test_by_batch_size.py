@@ -10,7 +10,7 @@ from batchscope import figures
 from batchscope.analysis import intervals, run_series
 from batchscope.figures import canvas, figure_rows
 from batchscope.figures.kinds import by_batch_size
-from batchscope.study.specifications import Figure, Panel
+from batchscope.study.specifications import Figure, Panel, Scale
 from drawing import bars, hollow, legend, note, texts, titles
 from made_figures import drawing_of, frame_of
 
@@ -177,6 +177,15 @@ def test_published_values_are_stars_within_the_axes():
     assert legend(drawing) == ["document, Table 2"]
     drawing = draw(frame, numbers=published_of(({}, (16,), (0.5,)), column="test_accuracy"))
     assert not stars(drawing.axes[0]) and not legend(drawing)
+
+
+@pytest.mark.parametrize(("value", "scale"), [(0.6, "linear"), (20.0, "log")])
+def test_far_published_values_leave_the_measured_ones_apart(value, scale):
+    panel = Panel("distance", "Time", "time (s)", Scale.ZERO)
+    numbers = published_of(({}, (16,), (value,)))
+    (axes,) = draw(runs_of(distance=VALUES), panel, numbers=numbers).axes
+    assert axes.get_yscale() == scale and (axes.get_ylim()[0] == 0) == (scale == "linear")
+    assert axes.get_ylim()[1] > value
 
 
 def test_a_published_series_has_the_place_of_the_measured_one_with_its_factors():

@@ -4,6 +4,7 @@ import itertools
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas
 import pytest
 
@@ -150,6 +151,18 @@ def test_a_card_says_how_to_train_and_which_results_to_expect(study):
     assert (stop["shown"], stop["early"], stop["patience"]) == ("7.5 (6 to 9)", True, 3)
     assert "epochs=40," in card["code"][-1] and "callbacks=[stop]" in card["code"][-1]
     assert "Learning rate 0.1: as good: 0.3; failed: 1; worse: 0.05\n" in terminal(card)
+
+
+def test_a_learning_rate_is_the_one_after_scaling_as_in_the_code(study):
+    runs = _tables().runs.assign(optimizer="sgd", learning_rate_scaling="linear")
+    runs["effective_learning_rate"] = runs["learning_rate"] * runs["batch_size"] / 8
+    card = card_of(study, runs=runs)
+    assert "SGD(learning_rate=0.2)" in card["code"][0]
+    assert "Use 16, learning rate 0.2:" in sentence("choice", card)
+    assert (card["best"]["rate"], card["best"]["unscaled"]) == ("0.2", "0.1")
+    column = card["sizes"]["heads"].index("Learning rate")
+    assert [row["cells"][column] for row in card["sizes"]["rows"]] == ["0.1", "0.2", "0.4"]
+    assert card_of(study, runs=_tables().runs)["best"]["unscaled"] == ""
 
 
 def test_the_patience_is_the_one_of_the_runs(study):
@@ -343,6 +356,11 @@ def test_each_budget_names_its_own_best_size():
     (accuracy,) = tabs["epochs"]["rows"]
     assert difference(accuracy["cells"][0]) == ("−10", "−20", "0") and accuracy["shares"]
     assert experiment_section.equal_budgets(pandas.DataFrame()) == []
+    at_epochs = compared["budget"].eq("epochs")
+    compared.loc[at_epochs, ["estimate", "low", "high"]] = None
+    compared["reason"] = np.where(at_epochs, "alone", "")
+    (group,) = experiment_section.equal_budgets(compared)
+    assert {tab["name"] for tab in group["tabs"]} == {"seconds", "convergence"}
 
 
 def test_the_deciding_outcome_is_drawn_with_a_dot_per_seed():
@@ -351,6 +369,8 @@ def test_the_deciding_outcome_is_drawn_with_a_dot_per_seed():
     assert len(frame) == 6 and set(frame["outcome"]) == {"seconds"}
     assert frame.loc[frame["recommended"].eq(1), "batch_size"].unique().tolist() == [16, 32]
     assert frame["value"].tolist() == pytest.approx([0.2, 0.21, 0.1, 0.11, 0.12, 0.13])
+    assert "Shaded" in primary.with_words(spec, frame).caption
+    assert "Shaded" not in primary.with_words(spec, frame.assign(recommended=0)).caption
     assert len(figures.draw(frame, figures.FIGURES["primary"]).axes) == 1
     assert primary.select(figures.FigureTables(), spec).empty
 

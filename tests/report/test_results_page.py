@@ -95,17 +95,31 @@ def test_a_document_has_counts_a_picture_and_a_table_of_claims(results):
     assert lines(page, "| GPUs idle. (figure 1) | Not testable here |  | gap; missing: a GPU |")
 
 
-def test_a_study_that_trains_nothing_has_the_machine_of_its_timings(results):
+def test_a_study_that_trains_nothing_has_the_machine_and_the_time_of_its_timings(results):
     add_study(results, "timed")
     timing = disk.read_json(results / "runs" / "a" / "record.json")
     timing["machine"]["cpu"] = "Timed CPU"
-    disk.write_json(results / "timing" / "local" / "sweep" / "throughput" / "a.json", timing)
+    for repeat, seconds in (("a", 50.0), ("b", 35.2)):
+        path = results / "timing" / "local" / "sweep" / "throughput" / f"{repeat}.json"
+        disk.write_json(path, {**timing, "job_seconds": seconds})
     experiment = results / "studies" / "timed" / "gap"
     for path in experiment.parent.glob("*/runs.csv"):
         path.unlink()
     disk.write_rows(experiment / "throughput.csv", ("sweep",), [{"sweep": "sweep"}])
     page, _ = write(results)
-    assert lines(page, "with Timed CPU, 2 cores", "python 3.11.") and " runs" not in page
+    assert lines(page, "with Timed CPU, 2 cores", "python 3.11: 85 s of timing.")
+    assert " runs" not in page
+
+
+def test_a_machine_without_versions_is_named_once_and_only_if_no_other_run_names_it(results):
+    add_study(results, "commands")
+    unknown = disk.read_json(results / "runs" / "b" / "record.json")
+    disk.write_json(results / "runs" / "b" / "record.json", {**unknown, "versions": {}})
+    page, _ = write(results)
+    assert lines(page, " with Some CPU, 2 cores, 24 GB of memory, no GPU, python 3.11: 2 runs")
+    disk.write_json(results / "runs" / "a" / "record.json", {**unknown, "versions": {}})
+    page, _ = write(results)
+    assert lines(page, " with Some CPU, 2 cores, 24 GB of memory, no GPU: 2 runs")
 
 
 def test_documents_with_the_largest_contradicted_share_come_first(results):

@@ -18,8 +18,11 @@ RUNS = pandas.DataFrame(
     ],
     columns=["learning_rate", "batch_size", "seed", "status", "test_accuracy"],
 ).assign(machine="local", device="cpu")
+# Each seed has a timing job.
 TIMED = RUNS[RUNS["learning_rate"] == 0.1].assign(
-    seconds_per_epoch=2.0, seconds_per_epoch_q1=1.5, seconds_per_epoch_q3=2.5
+    seconds_per_epoch=[2.0, 2.2, 2.1, 1.4],
+    seconds_per_epoch_q1=[1.9, 2.1, 2.0, 1.3],
+    seconds_per_epoch_q3=[2.1, 2.3, 2.2, 1.6],
 )
 
 
@@ -37,9 +40,13 @@ def test_ours_is_the_mean_of_the_finished_runs_with_its_interval():
     assert found == {"here": 0.4, "here_n": 1}
 
 
-def test_a_median_has_its_quartiles_and_no_seeds():
+def test_timings_of_several_seeds_have_a_mean_and_a_single_one_has_its_quartiles():
     found = of("seconds_per_epoch", tables={"runs": TIMED})
-    assert found == {"here": 2.0, "here_low": 1.5, "here_high": 2.5}
+    assert found["here"] == pytest.approx(2.1) and found["here_n"] == 2
+    # s / sqrt(2) is .1, and a time is not negative.
+    assert (found["here_low"], found["here_high"]) == pytest.approx((0.8293795, 3.3706205))
+    found = of("seconds_per_epoch", 64, tables={"runs": TIMED})
+    assert found == {"here": 1.4, "here_low": 1.3, "here_high": 1.6}
 
 
 @pytest.mark.parametrize("gpu", [math.nan, 30.0])

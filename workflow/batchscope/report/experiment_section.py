@@ -149,13 +149,15 @@ def equal_budgets(compared: pandas.DataFrame) -> list[Row]:
 def _comparison_rows(
     compared: pandas.DataFrame, budgets: Mapping[str, str], sizes: list[int]
 ) -> Iterator[Row]:
+    """Yield a row per outcome that any batch size can be compared in."""
     for budget, cost in budgets.items():
         frame = compared[compared["budget"] == budget]
         frame = frame[frame["outcome"] == cost] if cost else frame
         keys = ["budget_value", "budget_column", "outcome"]
         for (_, _, outcome), group in frame.groupby(keys, sort=False, dropna=False):
             best = comparisons.best_batch_size(group)
-            if best is not None:
+            is_alone = group["reason"].isin((Reason.ALONE, Reason.NO_VALUE))
+            if best is not None and not is_alone.all():
                 cells = {cell["batch_size"]: cell for cell in group.to_dict("records")}
                 row = {"shares": tasks.is_share(outcome), "best": best}
                 yield {**group.iloc[0], **row, "cells": [cells.get(size) for size in sizes]}

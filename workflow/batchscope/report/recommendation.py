@@ -14,7 +14,13 @@ from typing import Any
 import pandas
 import yaml
 
-from batchscope.analysis import advice_series, intervals, run_series, verdicts
+from batchscope.analysis import (
+    advice_series,
+    best_learning_rates,
+    intervals,
+    run_series,
+    verdicts,
+)
 from batchscope.analysis.advice import BASELINE, RATE_ON_EDGE, Headline, Item
 from batchscope.analysis.chosen_rates import RATE
 from batchscope.analysis.expectations import COUNTED, EPOCH_SECONDS, PATIENCE
@@ -147,8 +153,10 @@ def _card(factors: Row, tables: FigureTables) -> Row:
     """
     typed = run_series.with_integer_columns(tables.advice, ADVICE).astype(object)
     rows_by_item: dict[str, list[Row]] = {item: [] for item in Item}
+    scaled_rates = _scaled_rates(tables.runs)
     for row in typed.where(typed.notna(), None).to_dict("records"):
-        rows_by_item[row["item"]].append({**row, **_texts(row)})
+        rate = scaled_rates.get((row["batch_size"], row[RATE]), row[RATE])
+        rows_by_item[row["item"]].append({**row, **_texts(row, rate)})
     (recommendation,), limits = rows_by_item[Item.RECOMMENDATION], rows_by_item[Item.LIMIT]
     best = recommendation if recommendation["batch_size"] else None
     compared, sizes = tables.comparisons, _sizes(recommendation)
@@ -204,13 +212,26 @@ def _is_size(row: Row, best: Row | None) -> bool:
     return best is not None and row["batch_size"] == best["batch_size"]
 
 
-def _texts(row: Row) -> Row:
-    """Return the numbers of a row of advice.csv as text."""
+def _scaled_rates(runs: pandas.DataFrame) -> dict[tuple[int, float], float]:
+    """Return (batch size, learning rate) -> the learning rate after scaling."""
+    if not {RATE, "effective_learning_rate"} <= {*runs}:
+        return {}
+    scaled = best_learning_rates.effective_rates(runs)
+    return dict(zip(zip(runs["batch_size"], runs[RATE], strict=True), scaled, strict=True))
+
+
+def _texts(row: Row, rate: float | None) -> Row:
+    """Return the numbers of a row of advice.csv as text.
+
+    Args:
+        rate: Its learning rate after scaling.
+    """
     minutes, name = row["minutes_to_resolve"], str(row["name"])
     unit = text.difference_unit(name) if row["item"] == Item.LIMIT else display.PLAIN
     interval = text.bracketed([row[end] for end in text.ESTIMATE], unit)
     return {
-        "rate": "" if row[RATE] is None else display.shortest(float(row[RATE])),
+        "rate": "" if rate is None else display.shortest(float(rate)),
+        "unscaled": "" if rate == row[RATE] else display.shortest(float(row[RATE])),
         "shown": _expectation_text(row) if row["item"] == Item.EXPECTATION else interval,
         "cost": "" if minutes is None else display.duration(60 * float(minutes)),
     }

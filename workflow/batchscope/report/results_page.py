@@ -64,7 +64,9 @@ def _write_records(results: Path, study: str, folder: Path) -> None:
     tables = sorted(study_folder.glob(f"*/{csv_tables.RUNS_FILE}"))
     run_rows = [row for path in tables for row in disk.read_rows(path, "run")]
     runs = list(runs_table.rows_by_run(run_rows).values())  # Experiments may share runs.
-    seconds = sum(filter(is_number, (parsed(row.get("contended_seconds", "")) for row in runs)))
+    run_files = (paths.run_record(paths.run_folder(results, row["run"])) for row in runs)
+    run_records = [disk.read_json(path) for path in run_files if path.exists()]
+    timings = _timing_records(results, study_folder)
     latest = max(path.stat().st_mtime for path in study_folder.glob("**/*.csv"))
     for number, document in enumerate(documents, start=1):
         claims = [row for row in rows if row["document"] == document]
@@ -73,9 +75,9 @@ def _write_records(results: Path, study: str, folder: Path) -> None:
             "document": document,
             "study": study,
             "date": datetime.date.fromtimestamp(latest).isoformat(),
-            "machines": _machines(results, study_folder, runs),
+            "machines": _machines(run_records or timings),
             "runs": len(runs),
-            "training": display.duration(seconds) if seconds else "",
+            "time": _job_time(runs, timings),
             "picture": picture,
             "recommended": [] if document else _recommendations(study_folder),
             "claims": [_claim(row) for row in claims],
@@ -124,23 +126,37 @@ def _recommendations(study_folder: Path) -> list[Record]:
     ]
 
 
-def _machines(results: Path, study_folder: Path, runs: list[Row]) -> list[Record]:
-    """Return the machines, with versions, of a study's runs, or else of its timings."""
-    run_files = (paths.run_record(paths.run_folder(results, row["run"])) for row in runs)
-    files = [path for path in run_files if path.exists()]
-    if not files:
-        tables = (path for name in TIMING_TABLES for path in study_folder.glob(f"*/{name}.csv"))
-        rows = (row for path in tables for row in disk.read_rows(path))
-        sweeps = sorted({row["sweep"] for row in rows if "sweep" in row})
-        files = [path for sweep in sweeps for path in results.glob(f"timing/*/{sweep}/*/*.json")]
+def _timing_records(results: Path, study_folder: Path) -> list[Record]:
+    """Return the records of a study's sweeps."""
+    tables = (path for name in TIMING_TABLES for path in study_folder.glob(f"*/{name}.csv"))
+    rows = (row for path in tables for row in disk.read_rows(path))
+    sweeps = sorted({row["sweep"] for row in rows if "sweep" in row})
+    files = (path for sweep in sweeps for path in results.glob(f"timing/*/{sweep}/*/*.json"))
+    return [disk.read_json(path, "job_seconds") for path in files]
+
+
+def _job_time(runs: list[Row], timings: list[Record]) -> str:
+    """Return the time that the runs trained, and that the sweeps were timed."""
+    trained = sum(filter(is_number, (parsed(row.get("contended_seconds", "")) for row in runs)))
+    timed = sum(record["job_seconds"] for record in timings)
+    times = {"training": trained, "timing": timed}
+    return " and ".join(
+        f"{display.duration(total)} of {kind}" for kind, total in times.items() if total
+    )
+
+
+def _machines(records: list[Record]) -> list[Record]:
+    """Return the machines, with versions, of records of runs or timings."""
     machines: list[Record] = []
-    for record in map(disk.read_json, files):
+    for record in records:
         if "machine" in record and "versions" in record:
             machine = {name: record["machine"][name] for name in ("cpu", "usable_cores", "gpu")}
             machine["memory_gb"] = round(record["machine"]["memory_gb"])
             machine["versions"] = record["versions"]
             machines += [machine] if machine not in machines else []
-    return machines
+    # The record of a command has no versions; the other runs of its machine have them.
+    known = [{**machine, "versions": {}} for machine in machines if machine["versions"]]
+    return [machine for machine in machines if machine not in known]
 
 
 def _page(records: dict[str, Record], folder: str) -> str:

@@ -51,7 +51,7 @@ EXPLANATIONS = {
     "claims": "The claims of a document share an error rate of 5 % (Benjamini and Hochberg 1995).",
     "p_value": "How often chance alone gives a result this strong; below 0.05 is evidence.",
     "margin": "The largest negligible difference, stated in the study or by default.",
-    "learning_rate": "The tried rate with the lowest validation loss at this batch size.",
+    "learning_rate": "The tried rate with the fewest updates to the target, else the lowest loss.",
     "epochs": "Passes over the training data until the lowest validation loss.",
     "patience": "Epochs without a lower validation loss after which a training stops.",
     "expected": "Mean over seeds with its interval, at the lowest validation loss.",

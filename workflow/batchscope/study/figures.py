@@ -23,7 +23,7 @@ _PRIMARY = Figure(
     PRIMARY,
     "{outcome} by batch size",
     "Quality",
-    "At the best learning rate of each batch size. Shaded: the batch sizes of the headline.",
+    "At the best learning rate of each batch size.",
     kind="primary",
     table="comparisons",
     conditions=(Condition.BATCH_SIZES,),
@@ -204,7 +204,7 @@ def for_tasks(name: str, task_names: tuple[str, ...]) -> Figure:
 
     A panel with `{metric}` becomes a panel for each metric of the tasks. A panel with `{first}`
     becomes a panel for the first metric of each task. Texts have the words of these metrics.
-    `{outcome}` stays in a title, because tables decide it (`primary.with_title`).
+    `{outcome}` stays in a title, because tables decide it (`primary.with_words`).
     `{percent}`, `{points}` and `{error}` are empty unless the first metrics are shares, `{nats}`
     unless the losses are cross-entropies.
     """

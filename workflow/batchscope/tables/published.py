@@ -75,13 +75,10 @@ def series_factors(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _mean(rows: pandas.DataFrame, column: str) -> dict[str, Any]:
-    """Return the mean over seeds with its interval; for a time, the median with its quartiles."""
+    """Return the mean over seeds with its interval; of a single timing, its quartiles."""
     quartiles = [f"{column}_q1", f"{column}_q3"]
-    if quartiles[0] in rows or "seed" not in rows:
-        ends = rows.reindex(columns=[column, *quartiles]).drop_duplicates()
-        if len(ends) > 1:
-            return {"here_reason": Reason.SEVERAL}
-        value, low, high = clipped_to_range(column, map(float, ends.iloc[0]))
+    if len(rows) == 1 and quartiles[0] in rows:
+        value, low, high = clipped_to_range(column, map(float, rows[[column, *quartiles]].iloc[0]))
         return {"here": value, "here_low": low, "here_high": high}
     if rows["seed"].duplicated().any():
         return {"here_reason": Reason.SEVERAL}

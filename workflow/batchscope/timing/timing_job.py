@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +75,7 @@ class TimingJob(Setup):
 def time_and_write(timing: str, job: TimingJob, machine_name: str, settings: str) -> None:
     """Time a job and write its record; raise `UserError` if this machine cannot time it."""
     parsed = names.parse_settings(timing, settings)
+    started = time.monotonic()
     timed: Timed = importlib.import_module(f"batchscope.timing.{timing}").measure(job, parsed)
     record = records.measure_record(
         timing,
@@ -85,6 +87,7 @@ def time_and_write(timing: str, job: TimingJob, machine_name: str, settings: str
         device=job.factors["device"],
         threads=job.threads,
         **timed.details,
+        job_seconds=time.monotonic() - started,
         versions=records.package_versions(),
         machine={"name": machine_name, **records.machine_description()},
     )

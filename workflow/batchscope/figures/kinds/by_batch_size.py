@@ -272,7 +272,10 @@ def _share_axes(grid: np.ndarray, contents: list[PanelContent], has_facets: bool
 
 
 def with_published(content: PanelContent, published: pandas.DataFrame | None) -> PanelContent:
-    """Add the published values of the column, if a series has their factors."""
+    """Add the published values of the column, if a series has their factors.
+
+    Values that are far from the measured ones give an axis from zero a logarithmic scale.
+    """
     if published is None:
         return content
     columns = [MACHINE_COLUMNS.get(name, (name,)) for name in published["column"]]
@@ -288,7 +291,12 @@ def with_published(content: PanelContent, published: pandas.DataFrame | None) ->
         if series_indices:
             index = series_indices[0] if len(series_indices) == 1 else None
             lines.append((index, line.sort_values("batch_size").astype({"value": float})))
-    return content._replace(published=lines)
+    content = content._replace(published=lines)
+    positive = content.values[content.values > 0]
+    spans_much = len(positive) > 0 and positive.max() >= canvas.LOG_SPAN * positive.min()
+    if lines and spans_much and content.panel.scale == Scale.ZERO:
+        return content._replace(panel=replace(content.panel, scale=Scale.LOG))
+    return content
 
 
 def published_entries(published: pandas.DataFrame | None) -> list[tuple[dict[str, Any], str]]:

@@ -58,11 +58,17 @@ def target_words(row: pandas.Series) -> str:
     return f"{tasks.column_words(column)} {display.number(value)}" if has_target else "the target"
 
 
-def with_title(spec: specifications.Figure, frame: pandas.DataFrame) -> specifications.Figure:
-    """Return the figure with the outcome of its rows in its title, if all series have the same."""
+def with_words(spec: specifications.Figure, frame: pandas.DataFrame) -> specifications.Figure:
+    """Return the figure with the outcome in its title, and with shaded sizes in its caption.
+
+    The outcome is that of all its series, if they have the same.
+    """
     words = {outcome_words(row) for _, row in frame.iterrows()}
     outcome = words.pop() if len(words) == 1 else "deciding outcome"
-    return replace(spec, title=display.capital(spec.title.format(outcome=outcome)))
+    is_shaded = frame["recommended"].eq(1).any() if "recommended" in frame else False
+    shaded = " Shaded: the batch sizes of the headline." if is_shaded else ""
+    title = display.capital(spec.title.format(outcome=outcome))
+    return replace(spec, title=title, caption=spec.caption + shaded)
 
 
 def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
