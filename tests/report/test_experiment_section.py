@@ -66,6 +66,9 @@ def test_a_trend_has_the_units_of_its_outcome(row, means, change):
 def test_too_few_seeds_have_no_interval():
     (enough,) = trends_of(trend(n=3))
     assert enough["slope"] == "−2.0 [−3.0, −1.0]" and "[" in enough["means"][0]
+    (verdict,) = trends_of(trend(n=6))
+    assert enough["change"] == verdict["change"] == "decreases"
+    assert enough["provisional"] and not verdict["provisional"]
     cell = {"outcome": "test_accuracy", "estimate": -0.15, "low": -0.75, "high": 2.34}
     assert text.difference({**cell, "n": 2}) == ("−15", "", "")
     assert text.difference({**cell, "n": 3}) == ("−15", "−75", "234")

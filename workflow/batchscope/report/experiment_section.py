@@ -30,6 +30,7 @@ from batchscope.study.outcomes import (
     COSTS,
     END,
     EPOCHS,
+    MIN_SEEDS,
     MIN_SEEDS_FOR_INTERVAL,
     TARGET,
     Reason,
@@ -224,7 +225,8 @@ def trend_rows(table: pandas.DataFrame) -> list[Row]:
     labels = {position: group.label for group in series for position in group.frame.index}
     rows_by_numbers: dict[tuple[str, ...], list[Row]] = {}
     for position, row in table.to_dict("index").items():
-        row |= {"series": labels[position], "change": _trend_change(row), **_trend_texts(row)}
+        row |= {"series": labels[position], "change": _trend_change(row)}
+        row |= _trend_texts(row)
         key = (row["outcome"], row["budget"], *row["means"], row["slope"])
         rows_by_numbers.setdefault(key, []).append(row)
     merged = []
@@ -264,6 +266,7 @@ def _trend_texts(row: Row) -> Row:
         "slope": text.bracketed(slope, change),
         "slope_unit": change.suffix.strip(),
         "ratio": is_ratio,
+        "provisional": row["n"] < MIN_SEEDS and row["change"] in (INCREASES, DECREASES),
     }
 
 
