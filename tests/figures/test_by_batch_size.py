@@ -179,11 +179,14 @@ def test_published_values_are_stars_within_the_axes():
     assert not stars(drawing.axes[0]) and not legend(drawing)
 
 
-@pytest.mark.parametrize(("value", "scale"), [(0.6, "linear"), (20.0, "log")])
-def test_far_published_values_leave_the_measured_ones_apart(value, scale):
+@pytest.mark.parametrize(
+    ("measured", "value", "scale"),
+    [(VALUES, 0.6, "linear"), (VALUES, 20.0, "log"), ([0.0, 1.0, 2.0], 90.0, "linear")],
+)
+def test_far_published_values_leave_the_measured_ones_apart(measured, value, scale):
     panel = Panel("distance", "Time", "time (s)", Scale.ZERO)
     numbers = published_of(({}, (16,), (value,)))
-    (axes,) = draw(runs_of(distance=VALUES), panel, numbers=numbers).axes
+    (axes,) = draw(runs_of(distance=measured), panel, numbers=numbers).axes
     assert axes.get_yscale() == scale and (axes.get_ylim()[0] == 0) == (scale == "linear")
     assert axes.get_ylim()[1] > value
 

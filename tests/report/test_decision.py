@@ -159,10 +159,13 @@ def test_a_learning_rate_is_the_one_after_scaling_as_in_the_code(study):
     card = card_of(study, runs=runs)
     assert "SGD(learning_rate=0.2)" in card["code"][0]
     assert "Use 16, learning rate 0.2:" in sentence("choice", card)
-    assert (card["best"]["rate"], card["best"]["unscaled"]) == ("0.2", "0.1")
+    assert (card["best"]["rate"], card["best"]["scaled_rate"]) == ("0.1", "0.2")
     column = card["sizes"]["heads"].index("Learning rate")
     assert [row["cells"][column] for row in card["sizes"]["rows"]] == ["0.1", "0.2", "0.4"]
-    assert card_of(study, runs=_tables().runs)["best"]["unscaled"] == ""
+    runs["effective_learning_rate"] = runs["learning_rate"] * (runs["batch_size"] / 8) ** 0.5
+    assert card_of(study, runs=runs)["best"]["scaled_rate"] == "0.1414"
+    runs["effective_learning_rate"] = runs["learning_rate"]
+    assert card_of(study, runs=runs)["best"]["scaled_rate"] == "0.1"
 
 
 def test_the_patience_is_the_one_of_the_runs(study):
@@ -369,8 +372,8 @@ def test_the_deciding_outcome_is_drawn_with_a_dot_per_seed():
     assert len(frame) == 6 and set(frame["outcome"]) == {"seconds"}
     assert frame.loc[frame["recommended"].eq(1), "batch_size"].unique().tolist() == [16, 32]
     assert frame["value"].tolist() == pytest.approx([0.2, 0.21, 0.1, 0.11, 0.12, 0.13])
-    assert "Shaded" in primary.with_words(spec, frame).caption
-    assert "Shaded" not in primary.with_words(spec, frame.assign(recommended=0)).caption
+    assert "Shaded" in primary.with_title_and_caption(spec, frame).caption
+    assert "Shaded" not in primary.with_title_and_caption(spec, frame.assign(recommended=0)).caption
     assert len(figures.draw(frame, figures.FIGURES["primary"]).axes) == 1
     assert primary.select(figures.FigureTables(), spec).empty
 

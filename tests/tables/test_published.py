@@ -41,7 +41,8 @@ def test_ours_is_the_mean_of_the_finished_runs_with_its_interval():
 
 
 def test_timings_of_several_seeds_have_a_mean_and_a_single_one_has_its_quartiles():
-    found = of("seconds_per_epoch", tables={"runs": TIMED})
+    at_two_rates = pandas.concat([TIMED, TIMED.assign(learning_rate=0.2)])  # share a timing
+    found = of("seconds_per_epoch", tables={"runs": at_two_rates})
     assert found["here"] == pytest.approx(2.1) and found["here_n"] == 2
     # s / sqrt(2) is .1, and a time is not negative.
     assert (found["here_low"], found["here_high"]) == pytest.approx((0.8293795, 3.3706205))

@@ -197,7 +197,7 @@ def _write_figure(
     if frame.empty:
         return None
     if figure.table == "comparisons":
-        figure = primary.with_words(figure, frame)
+        figure = primary.with_title_and_caption(figure, frame)
     published_rows = read.published[read.published["figure"] == name]
     svg, png = canvas.svg_and_png(draw(frame, figure, published_rows), figure.title)
     frame.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")

@@ -52,6 +52,7 @@ _TIMING_ESTIMATES = {"knee_fitted": 1, "fixed_seconds": 1000, "seconds_per_image
 _MEASURED_TIMINGS = ["blocks", "memory_mb_per_image", "max_batch_size"]
 INCREASES, DECREASES, UNCLEAR = "increases", "decreases", "unclear"
 FEW_SEEDS = "few_seeds"
+_NOT_COMPARED = (Reason.ALONE, Reason.NO_BUDGET, Reason.NO_VALUE)
 _MAX_ANSWERS = 6  # An answer has more rows only if the experiment names primary columns.
 
 
@@ -150,15 +151,14 @@ def equal_budgets(compared: pandas.DataFrame) -> list[Row]:
 def _comparison_rows(
     compared: pandas.DataFrame, budgets: Mapping[str, str], sizes: list[int]
 ) -> Iterator[Row]:
-    """Yield a row per outcome that any batch size can be compared in."""
+    """Yield a row per budget and outcome in which a batch size was compared or failed."""
     for budget, cost in budgets.items():
         frame = compared[compared["budget"] == budget]
         frame = frame[frame["outcome"] == cost] if cost else frame
         keys = ["budget_value", "budget_column", "outcome"]
         for (_, _, outcome), group in frame.groupby(keys, sort=False, dropna=False):
             best = comparisons.best_batch_size(group)
-            is_alone = group["reason"].isin((Reason.ALONE, Reason.NO_VALUE))
-            if best is not None and not is_alone.all():
+            if best is not None and not group["reason"].isin(_NOT_COMPARED).all():
                 cells = {cell["batch_size"]: cell for cell in group.to_dict("records")}
                 row = {"shares": tasks.is_share(outcome), "best": best}
                 yield {**group.iloc[0], **row, "cells": [cells.get(size) for size in sizes]}
@@ -225,8 +225,9 @@ def trend_rows(table: pandas.DataFrame) -> list[Row]:
     labels = {position: group.label for group in series for position in group.frame.index}
     rows_by_numbers: dict[tuple[str, ...], list[Row]] = {}
     for position, row in table.to_dict("index").items():
-        row |= {"series": labels[position], "change": _trend_change(row)}
-        row |= _trend_texts(row)
+        change = _trend_change(row)
+        row |= {"series": labels[position], "change": change, **_trend_texts(row)}
+        row["provisional"] = row["n"] < MIN_SEEDS and change in (INCREASES, DECREASES)
         key = (row["outcome"], row["budget"], *row["means"], row["slope"])
         rows_by_numbers.setdefault(key, []).append(row)
     merged = []
@@ -266,7 +267,6 @@ def _trend_texts(row: Row) -> Row:
         "slope": text.bracketed(slope, change),
         "slope_unit": change.suffix.strip(),
         "ratio": is_ratio,
-        "provisional": row["n"] < MIN_SEEDS and row["change"] in (INCREASES, DECREASES),
     }
 
 
@@ -308,6 +308,8 @@ def outcomes_by_change(answers: list[Row]) -> list[tuple[str, list[str]]]:
     """Return each kind of change with the outcomes that have it, in the order of the rows."""
     names: dict[str, dict[str, None]] = {}
     for row in answers:
-        name = display.lower(text.label(row["outcome"])) + display.aside(row["series"])
+        notes = [row["series"], "provisional" if row["provisional"] else ""]
+        name = display.lower(text.label(row["outcome"]))
+        name += display.aside(", ".join(filter(None, notes)))
         names.setdefault(row["change"], {})[name] = None
     return [(change, list(outcomes)) for change, outcomes in names.items()]

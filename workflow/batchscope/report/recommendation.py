@@ -14,13 +14,7 @@ from typing import Any
 import pandas
 import yaml
 
-from batchscope.analysis import (
-    advice_series,
-    best_learning_rates,
-    intervals,
-    run_series,
-    verdicts,
-)
+from batchscope.analysis import advice_series, intervals, run_series, verdicts
 from batchscope.analysis.advice import BASELINE, RATE_ON_EDGE, Headline, Item
 from batchscope.analysis.chosen_rates import RATE
 from batchscope.analysis.expectations import COUNTED, EPOCH_SECONDS, PATIENCE
@@ -155,8 +149,8 @@ def _card(factors: Row, tables: FigureTables) -> Row:
     rows_by_item: dict[str, list[Row]] = {item: [] for item in Item}
     scaled_rates = _scaled_rates(tables.runs)
     for row in typed.where(typed.notna(), None).to_dict("records"):
-        rate = scaled_rates.get((row["batch_size"], row[RATE]), row[RATE])
-        rows_by_item[row["item"]].append({**row, **_texts(row, rate)})
+        scaled_rate = scaled_rates.get((row["batch_size"], row[RATE]), row[RATE])
+        rows_by_item[row["item"]].append({**row, **_texts(row, scaled_rate)})
     (recommendation,), limits = rows_by_item[Item.RECOMMENDATION], rows_by_item[Item.LIMIT]
     best = recommendation if recommendation["batch_size"] else None
     compared, sizes = tables.comparisons, _sizes(recommendation)
@@ -214,24 +208,24 @@ def _is_size(row: Row, best: Row | None) -> bool:
 
 def _scaled_rates(runs: pandas.DataFrame) -> dict[tuple[int, float], float]:
     """Return (batch size, learning rate) -> the learning rate after scaling."""
-    if not {RATE, "effective_learning_rate"} <= {*runs}:
-        return {}
-    scaled = best_learning_rates.effective_rates(runs)
-    return dict(zip(zip(runs["batch_size"], runs[RATE], strict=True), scaled, strict=True))
+    rates = runs.reindex(columns=["batch_size", RATE, "effective_learning_rate"]).dropna()
+    return {(size, rate): scaled for size, rate, scaled in rates.to_numpy()}
 
 
-def _texts(row: Row, rate: float | None) -> Row:
+def _texts(row: Row, scaled_rate: float | None) -> Row:
     """Return the numbers of a row of advice.csv as text.
 
     Args:
-        rate: Its learning rate after scaling.
+        scaled_rate: Its learning rate after scaling.
     """
     minutes, name = row["minutes_to_resolve"], str(row["name"])
     unit = text.difference_unit(name) if row["item"] == Item.LIMIT else display.PLAIN
     interval = text.bracketed([row[end] for end in text.ESTIMATE], unit)
+    rate = "" if row[RATE] is None else display.shortest(float(row[RATE]))
+    is_scaled = rate != "" and not math.isclose(row[RATE], scaled_rate)
     return {
-        "rate": "" if rate is None else display.shortest(float(rate)),
-        "unscaled": "" if rate == row[RATE] else display.shortest(float(row[RATE])),
+        "rate": rate,
+        "scaled_rate": display.number(scaled_rate, 4) if is_scaled else rate,
         "shown": _expectation_text(row) if row["item"] == Item.EXPECTATION else interval,
         "cost": "" if minutes is None else display.duration(60 * float(minutes)),
     }
@@ -316,7 +310,7 @@ def _size_table(
     sizes: Sequence[Row], best: Row | None, compared: pandas.DataFrame, expected: Sequence[Row]
 ) -> Row:
     """Return the table with a row per batch size: its verdict, and the columns that have values."""
-    columns = {"Learning rate": {row["batch_size"]: row["rate"] for row in sizes}}
+    columns = {"Learning rate": {row["batch_size"]: row["scaled_rate"] for row in sizes}}
     for title, cost, budget in _COST_COLUMNS:
         costs = _comparisons_at(compared, cost, budget)
         unit = text.unit(cost, costs["mean"])

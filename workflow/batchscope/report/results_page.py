@@ -66,7 +66,7 @@ def _write_records(results: Path, study: str, folder: Path) -> None:
     runs = list(runs_table.rows_by_run(run_rows).values())  # Experiments may share runs.
     run_files = (paths.run_record(paths.run_folder(results, row["run"])) for row in runs)
     run_records = [disk.read_json(path) for path in run_files if path.exists()]
-    timings = _timing_records(results, study_folder)
+    timings = [] if runs else _timing_records(results, study_folder)
     latest = max(path.stat().st_mtime for path in study_folder.glob("**/*.csv"))
     for number, document in enumerate(documents, start=1):
         claims = [row for row in rows if row["document"] == document]
@@ -136,13 +136,11 @@ def _timing_records(results: Path, study_folder: Path) -> list[Record]:
 
 
 def _job_time(runs: list[Row], timings: list[Record]) -> str:
-    """Return the time that the runs trained, and that the sweeps were timed."""
+    """Return the training time of all runs; without runs, the time of all timing jobs."""
     trained = sum(filter(is_number, (parsed(row.get("contended_seconds", "")) for row in runs)))
     timed = sum(record["job_seconds"] for record in timings)
-    times = {"training": trained, "timing": timed}
-    return " and ".join(
-        f"{display.duration(total)} of {kind}" for kind, total in times.items() if total
-    )
+    seconds, kind = (trained, "training") if runs else (timed, "timing")
+    return f"{display.duration(seconds)} of {kind}" if seconds else ""
 
 
 def _machines(records: list[Record]) -> list[Record]:
@@ -155,8 +153,8 @@ def _machines(records: list[Record]) -> list[Record]:
             machine["versions"] = record["versions"]
             machines += [machine] if machine not in machines else []
     # The record of a command has no versions; the other runs of its machine have them.
-    known = [{**machine, "versions": {}} for machine in machines if machine["versions"]]
-    return [machine for machine in machines if machine not in known]
+    named = [{**machine, "versions": {}} for machine in machines if machine["versions"]]
+    return [machine for machine in machines if machine not in named]
 
 
 def _page(records: dict[str, Record], folder: str) -> str:

@@ -113,7 +113,7 @@ def run_counts(inputs: ReportInputs) -> Row:
 
 
 def _scope(inputs: ReportInputs) -> list[str]:
-    """Return texts of the models and data sets, the processors, and the time of all jobs."""
+    """Return texts of the models and data sets, the processors, and the time of all trainings."""
     experiments = inputs.study.experiments.values()
     factors = [row for experiment in experiments for row in experiment.factors()]
     subjects = [
@@ -122,13 +122,10 @@ def _scope(inputs: ReportInputs) -> list[str]:
     ]
     machines = (record["machine"] for record in (*inputs.runs.values(), *inputs.timings))
     processors = list(filter(None, dict.fromkeys(map(processor_words, machines))))
-    times = {
-        "training": [record.get("contended_seconds") for record in inputs.runs.values()],
-        "timing": [record.get("job_seconds") for record in inputs.timings],
-    }
-    seconds = {kind: sum(filter(is_number, values)) for kind, values in times.items()}
-    durations = [f"{display.duration(total)} of {kind}" for kind, total in seconds.items() if total]
-    scope = (" on ".join(filter(None, subjects)), display.short_list(processors), *durations)
+    times = (record.get("contended_seconds") for record in inputs.runs.values())
+    seconds = sum(filter(is_number, times))
+    training = f"{display.duration(seconds)} of training" if seconds else ""
+    scope = (" on ".join(filter(None, subjects)), display.short_list(processors), training)
     return list(filter(None, scope))
 
 

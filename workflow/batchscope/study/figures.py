@@ -204,7 +204,7 @@ def for_tasks(name: str, task_names: tuple[str, ...]) -> Figure:
 
     A panel with `{metric}` becomes a panel for each metric of the tasks. A panel with `{first}`
     becomes a panel for the first metric of each task. Texts have the words of these metrics.
-    `{outcome}` stays in a title, because tables decide it (`primary.with_words`).
+    `{outcome}` stays in a title, because tables decide it (`primary.with_title_and_caption`).
     `{percent}`, `{points}` and `{error}` are empty unless the first metrics are shares, `{nats}`
     unless the losses are cross-entropies.
     """

@@ -77,6 +77,7 @@ def series_factors(row: Mapping[str, Any]) -> dict[str, Any]:
 def _mean(rows: pandas.DataFrame, column: str) -> dict[str, Any]:
     """Return the mean over seeds with its interval; of a single timing, its quartiles."""
     quartiles = [f"{column}_q1", f"{column}_q3"]
+    rows = rows.drop_duplicates(["seed", column])  # Learning rates share a timing.
     if len(rows) == 1 and quartiles[0] in rows:
         value, low, high = clipped_to_range(column, map(float, rows[[column, *quartiles]].iloc[0]))
         return {"here": value, "here_low": low, "here_high": high}

@@ -151,7 +151,7 @@ def draw_contents(
             both = [*panel_ends, *axes.get_ylim()]
             axes.set_ylim(min(both), max(both))
     for axes, content in zip(grid, contents, strict=True):
-        if content.panel.scale == Scale.ZERO:
+        if content.panel.scale == Scale.ZERO and axes.get_yscale() == "linear":
             axes.set_ylim(bottom=0)  # Heights can be compared only from 0.
         canvas.limit_to_possible_values(axes, content.panel.column)
         same_label = contents[0].panel.label == content.panel.label
@@ -265,17 +265,14 @@ def _share_axes(grid: np.ndarray, contents: list[PanelContent], has_facets: bool
         shared = panel.label if panel.scale == Scale.PERCENT else panel.column
         if first.setdefault(shared, axes) is not axes and not has_facets:
             axes.sharey(first[shared])
-        if panel.scale == Scale.AUTO:
+        if panel.scale == Scale.AUTO or (panel.scale == Scale.ZERO and content.published):
             scaled.setdefault(panel.label, []).append((axes, content.values))
     for panels in scaled.values():
         canvas.set_value_scale(*zip(*panels, strict=True))
 
 
 def with_published(content: PanelContent, published: pandas.DataFrame | None) -> PanelContent:
-    """Add the published values of the column, if a series has their factors.
-
-    Values that are far from the measured ones give an axis from zero a logarithmic scale.
-    """
+    """Add the published values of the column, if a series has their factors."""
     if published is None:
         return content
     columns = [MACHINE_COLUMNS.get(name, (name,)) for name in published["column"]]
@@ -291,12 +288,7 @@ def with_published(content: PanelContent, published: pandas.DataFrame | None) ->
         if series_indices:
             index = series_indices[0] if len(series_indices) == 1 else None
             lines.append((index, line.sort_values("batch_size").astype({"value": float})))
-    content = content._replace(published=lines)
-    positive = content.values[content.values > 0]
-    spans_much = len(positive) > 0 and positive.max() >= canvas.LOG_SPAN * positive.min()
-    if lines and spans_much and content.panel.scale == Scale.ZERO:
-        return content._replace(panel=replace(content.panel, scale=Scale.LOG))
-    return content
+    return content._replace(published=lines)
 
 
 def published_entries(published: pandas.DataFrame | None) -> list[tuple[dict[str, Any], str]]:

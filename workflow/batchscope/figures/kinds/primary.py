@@ -58,14 +58,16 @@ def target_words(row: pandas.Series) -> str:
     return f"{tasks.column_words(column)} {display.number(value)}" if has_target else "the target"
 
 
-def with_words(spec: specifications.Figure, frame: pandas.DataFrame) -> specifications.Figure:
+def with_title_and_caption(
+    spec: specifications.Figure, frame: pandas.DataFrame
+) -> specifications.Figure:
     """Return the figure with the outcome in its title, and with shaded sizes in its caption.
 
     The outcome is that of all its series, if they have the same.
     """
     words = {outcome_words(row) for _, row in frame.iterrows()}
     outcome = words.pop() if len(words) == 1 else "deciding outcome"
-    is_shaded = frame["recommended"].eq(1).any() if "recommended" in frame else False
+    is_shaded = spec.kind == "primary" and frame["recommended"].eq(1).any()
     shaded = " Shaded: the batch sizes of the headline." if is_shaded else ""
     title = display.capital(spec.title.format(outcome=outcome))
     return replace(spec, title=title, caption=spec.caption + shaded)
