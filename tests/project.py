@@ -11,6 +11,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +122,14 @@ def start(code: str, *words: object, **options: Any) -> subprocess.Popen:
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         **options,
     )
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    """Wait for what takes seconds where nobody else works, and at most five minutes."""
+    limit = time.monotonic() + 300
+    while not condition():
+        assert time.monotonic() < limit
+        time.sleep(0.02)
 
 
 def rows(project: Path, place: str, table: str = "runs") -> list[dict[str, str]]:

@@ -28,10 +28,10 @@ def config(**changes):
     return {"study": "s", "defaults": defaults, "experiments": {"a": experiment}, **changes}
 
 
-def problems(raw, scale="full"):
+def problems(raw, scale="full", folder=None):
     """Returns the lines of every problem that planning finds."""
     with pytest.raises(ConfigError) as raised:
-        planner.make(raw, scale)
+        planner.make(raw, scale, folder=folder)
     return raised.value.problems
 
 

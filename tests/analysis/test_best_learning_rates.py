@@ -61,10 +61,8 @@ def test_edges_make_the_exponent_a_bound(optimum, bound):
 
 
 def test_a_rate_is_tuned_where_several_were_tried_of_a_batch_size():
-    tuned, single = (
-        best_learning_rates.has_choice,
-        runs(lambda *_: 0.1, rates=[0.1], optimizer="sgd"),
-    )
+    tuned = best_learning_rates.has_choice
+    single = runs(lambda *_: 0.1, rates=[0.1], optimizer="sgd")
     assert tuned(runs(lambda *_: 0.1, rates=[0.1, 0.2]))
     # One that goes with another factor is no choice.
     both = pandas.concat([single, single.assign(learning_rate=0.01, optimizer="adam")])

@@ -30,10 +30,8 @@ def runs(value, seeds=range(6), **factors) -> pandas.DataFrame:
 
 
 def scattered(rng, seeds=range(6)) -> pandas.DataFrame:
-    level, slope = (
-        dict(zip(OPTIMIZERS, rng.normal(1.0, 0.3, 2), strict=True)),
-        rng.normal(0.0, 0.15),
-    )
+    level = dict(zip(OPTIMIZERS, rng.normal(1.0, 0.3, 2), strict=True))
+    slope = rng.normal(0.0, 0.15)
     noise = rng.normal(0.0, 0.1, (129, 20, 2))
 
     def value(size, seed, optimizer):

@@ -150,9 +150,8 @@ def test_a_size_is_short_where_its_upper_quartile_is():
 def test_of_noise_no_level_is_stated():
     blocks = noisy(4.5 + SPARSE, 0.5)
     floor = step_cost.noise_floor(blocks)
-    assert step_cost.is_too_noisy(floor) and not any(
-        map(step_cost.is_too_noisy, (1.2, math.nan, None))
-    )
+    assert step_cost.is_too_noisy(floor)
+    assert not any(map(step_cost.is_too_noisy, (1.2, math.nan, None)))
     found = step_cost.summary_columns(SPARSE, blocks)
     levels = ("half_batch", "knee_batch_size", "still_rising", "plateau_examples_per_second")
     assert [found[name] for name in levels] == [None] * 4 and found["fixed_seconds"] > 0

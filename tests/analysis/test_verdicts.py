@@ -58,9 +58,8 @@ def test_an_open_end_supports_nothing_and_gives_its_reason():
     assert math.isnan(judged.low)
     assert one(SIX, low=0.0, unbounded_high=why).verdict == Verdict.SUPPORTED
     assert one(-SIX, low=0.0, unbounded_high=why).reason == why
-    assert (
-        one(SIX - 3.5, low=0.0, unbounded_low=why).reason == Reason.NONE
-    )  # closed, it is open too
+    # Closed, it is open too.
+    assert one(SIX - 3.5, low=0.0, unbounded_low=why).reason == Reason.NONE
     assert one(-SIX, high=0.0, unbounded_high=why).reason == why
     assert one(SIX, high=0.0, unbounded_low=why).reason == why
 
@@ -104,10 +103,8 @@ def test_few_replicates_stand_outside_the_family():
 
 def test_statements_of_the_same_numbers_count_once():
     sure, doubtful = (above(values) for values in (SIX, SIX - 2.3))
-    (alone, _), (beside, *_) = (
-        judge([sure, doubtful]),
-        judge([sure, doubtful, *[above(SIX.copy())] * 5]),
-    )
+    alone, _ = judge([sure, doubtful])
+    beside, *_ = judge([sure, doubtful, *[above(SIX.copy())] * 5])
     assert alone.level == beside.level
 
 

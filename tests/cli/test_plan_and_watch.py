@@ -79,10 +79,8 @@ def test_watch_lists_the_missing_jobs_of_the_last_study_and_running_jobs(tmp_pat
     assert first.startswith("Study s, missing: 2 trainings and 2 measures; ")
     small_study.finish_run(tmp_path, small, status="diverged")
     small_study.finish_run(tmp_path, large)
-    with (
-        progress.listed_as_running(tmp_path, "evaluate", large),
-        progress.listed_as_running(tmp_path, "train", small),
-    ):
+    listed = progress.listed_as_running
+    with listed(tmp_path, "evaluate", large), listed(tmp_path, "train", small):
         first, *jobs = plan.watch_text(tmp_path).splitlines()
     assert first.startswith("Study s, missing: 2 measures; ")
     started = [line.partition(": started ")[0] for line in jobs]

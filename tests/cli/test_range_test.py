@@ -92,10 +92,9 @@ def test_epochs_are_enough_for_the_largest_size():
 
 def test_a_guess_lies_between_noise_scale_and_throughput():
     seconds = {1: 1.0, 2: 1.1, 4: 1.2, 8: 1.6, 16: 3.0, 32: 6.5}
-    assert (
-        range_test.size_of_throughput(range_test.HALF_SHARE, seconds) == 4
-    )  # 3.3 of at most 5.3 a second
-    assert range_test.size_of_throughput(range_test.LEVEL_SHARE, seconds) == 8  # 5 a second
+    # Of at most 5.3 a second, 3.3 and 5.
+    assert range_test.size_of_throughput(range_test.HALF_SHARE, seconds) == 4
+    assert range_test.size_of_throughput(range_test.LEVEL_SHARE, seconds) == 8
     assert range_test.guessed_batch_size(100, 4, [4, 8, 16, 32]) == 16  # the root of 400 is 20
     assert range_test.guessed_batch_size(100, 4, [1, 2, 4, 8]) == 8
     assert range_test.guessed_batch_size(0.1, 1, [4, 8, 16, 32]) == 4

@@ -1,7 +1,5 @@
 """The reference page is what the specifications say, and `explain` prints its entries."""
 
-from pathlib import Path
-
 import pytest
 
 from batchscope.cli import reference
@@ -9,8 +7,9 @@ from batchscope.core.errors import UserError
 from batchscope.study import decision_columns
 from batchscope.study.specifications import Table
 from batchscope.study.table_entries import TABLES
+from project import ROOT
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference.md"
+PAGE = ROOT / "docs" / "reference.md"
 
 
 def test_the_page_is_printed():

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from test_entry import refused
 
 import small_study
 from batchscope import datasets
-from batchscope.cli import entry, study_check
+from batchscope.cli import study_check
 from batchscope.core.errors import UserError
 from batchscope.study import config
 from prepared_data import SPLIT
@@ -46,9 +47,7 @@ def write(tmp_path, monkeypatch):
 
 
 def check() -> str:
-    with pytest.raises(SystemExit) as ended:
-        entry.main(["check", "--config", "c.yaml"])
-    return ended.value.code
+    return refused("check", "--config", "c.yaml")
 
 
 BROKEN = [*GOOD[:3], "x,c,True,no,7", *GOOD[4:], "1,a,True,,8"]
@@ -93,9 +92,7 @@ def test_prepared_data_are_not_read_again(write):
 
 def test_plan_reports_the_problems_of_data(write):
     write(GOOD)
-    with pytest.raises(SystemExit) as ended:
-        entry.main(["plan", "--configfile", "c.yaml"])
-    assert places(ended.value.code) == ["b.csv, column y, row 2"]
+    assert places(refused("plan", "--configfile", "c.yaml")) == ["b.csv, column y, row 2"]
 
 
 def leave_a_thread() -> None:

@@ -7,6 +7,7 @@ import os
 import resource
 import socket
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -124,10 +125,8 @@ def test_who_is_killed_holds_nothing(holder, path):
 
 
 def test_a_file_system_without_locks_is_no_error(path, monkeypatch, capsys):
-    def refuse(*arguments):
-        raise OSError(errno.ENOLCK, "Refused")
-
-    monkeypatch.setattr(disk.fcntl, "lockf", refuse)
+    refusal = OSError(errno.ENOLCK, "Refused")
+    monkeypatch.setattr(disk.fcntl, "lockf", Mock(side_effect=refusal))
     with disk.lock(path, "train this run"):
         assert "Refused" in capsys.readouterr().err
     assert not path.exists()

@@ -173,13 +173,9 @@ def test_a_missing_file_is_named_with_the_path_to_delete(tmp_path, delete):
 
 @pytest.mark.parametrize("error", [OSError(errno.EINVAL, "Invalid"), OSError("truncated")])
 def test_an_error_that_a_damaged_archive_leads_to_is_of_its_content(error):
-    assert errors.is_content_error(error) and not errors.is_content_error(
-        PermissionError(13, "Denied")
-    )
-    with (
-        pytest.raises(errors.DamagedFileError, match="a damaged file"),
-        errors.reading("a.npz", "an npz"),
-    ):
+    assert errors.is_content_error(error)
+    assert not errors.is_content_error(PermissionError(13, "Denied"))
+    with pytest.raises(errors.DamagedFileError), errors.reading("a.npz", "an npz"):
         raise error
     with pytest.raises(MemoryError), errors.reading("a.npz", "an npz"):
         raise MemoryError

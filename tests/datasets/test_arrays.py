@@ -58,9 +58,8 @@ def test_the_training_part_alone_standardises_rows(tmp_path):
 def test_one_class_of_each_sequence(tmp_path):
     words = np.array(["dull", "keen"])[TOKENS[:, 0] % 2]
     data = prepared(tmp_path, npz(tmp_path, {"inputs": TOKENS, "labels": words}))
-    assert (
-        data.model_input[:3] == ((10,), 2, "sequences") and data.record["class_names"][1] == "keen"
-    )
+    assert data.model_input[:3] == ((10,), 2, "sequences")
+    assert data.record["class_names"][1] == "keen"
     for split in paths.SPLITS:
         assert data.images(split).dtype == np.int32
         assert (data.images(split)[:, 0] % 2 == data.labels(split)).all()

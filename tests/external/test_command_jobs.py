@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import psutil
@@ -13,7 +12,7 @@ import commanded
 from batchscope.core import disk
 from batchscope.store import paths, progress
 from batchscope.study.registry import VERSIONS
-from project import ROOT, forked
+from project import ROOT, forked, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -148,11 +147,9 @@ def started(results: Path, name: str, result, wait: Path) -> subprocess.Popen:
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     words = commanded.words(results, name)
     job = subprocess.Popen(words, cwd=ROOT, env=environment, start_new_session=True, **pipes)
-    end = time.monotonic() + 60
     output = folder / paths.COMMAND_OUTPUT
-    while not (output.exists() and output.stat().st_size):
-        assert job.poll() is None and time.monotonic() < end
-        time.sleep(0.02)
+    wait_for(lambda: job.poll() is not None or (output.exists() and output.stat().st_size))
+    assert job.poll() is None
     return job
 
 

@@ -209,10 +209,8 @@ def test_epochs_and_tokens_are_equal_up_to_the_last_batches(tmp_path):
     ceil = tables(tmp_path, "epoch_budget_ceil.csv")
     assert set(ceil["comparisons"]["budget"]) == {"examples"} and ceil["critical_batch_size"].empty
     built = tables(tmp_path, "token_budget.csv")
-    losses, rates = (
-        means(built, "validation_loss"),
-        means(built, "validation_loss", "learning_rate"),
-    )
+    losses = means(built, "validation_loss")
+    rates = means(built, "validation_loss", "learning_rate")
     best = min(losses, key=losses.get)
     assert (best, losses[best], rates[best]) == (1024, 2.342, 0.007812)
 
@@ -222,10 +220,8 @@ def test_a_run_that_is_empty_to_the_end_has_failed_and_nan_is_divergence(tmp_pat
     case = "diverged_written_by_pandas.csv"
     runs = read(case)
     assert has_note(runs, "failed, as they end without any loss", "1 run", "line 10")
-    for result, status in (
-        (runs, "failed"),
-        (changed(tmp_path, case, (",\n", ",nan\n")), "diverged"),
-    ):
+    with_nan = changed(tmp_path, case, (",\n", ",nan\n"))
+    for result, status in ((runs, "failed"), (with_nan, "diverged")):
         rows = result.rows
         assert set(rows.loc[rows["batch_size"] == 1024, "status"]) == {status}
         assert set(rows.loc[rows["batch_size"] < 1024, "status"]) == {"finished"}

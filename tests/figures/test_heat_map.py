@@ -69,14 +69,11 @@ def test_runs_of_another_series_are_in_no_cell():
     pandas.testing.assert_frame_equal(frame, heat_map.select(constant, RATE_MAP))
 
 
-@pytest.mark.parametrize(
-    ("target", "title"), [(True, "Examples to validation loss 0.2"), (False, "Lowest validation")]
-)
-def test_the_title_names_the_outcome_of_the_cells(target, title):
-    frame = heat_map.select(tables(target=target), RATE_MAP)
-    assert primary.with_title(RATE_MAP, frame).title.startswith(title)
-    mixed = pandas.concat([frame, frame.assign(outcome="seconds")])
-    assert not primary.with_title(RATE_MAP, mixed).title.startswith(title)
+def test_the_title_names_an_outcome_that_all_cells_have():
+    frame = heat_map.select(tables(), RATE_MAP)
+    other = frame.assign(outcome="best_validation_loss")
+    frames = (frame, other, pandas.concat([frame, other]))
+    assert len({primary.with_title_and_caption(RATE_MAP, cells).title for cells in frames}) == 3
 
 
 def test_a_cell_is_the_mean_cost_of_its_seeds_or_counts_those_that_reached_the_target():

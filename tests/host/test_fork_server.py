@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -20,7 +19,7 @@ from batchscope.core import disk
 from batchscope.host import fork_server
 from batchscope.study import names
 from digit_runs import assert_same_bits, run_name, with_digits
-from project import ROOT, python
+from project import ROOT, python, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -77,13 +76,6 @@ def run_step(made: Launcher, results: Path, *words: str) -> tuple[int, str]:
     process = start(made, results, *words)
     _, errors = process.communicate(timeout=LIMIT)
     return process.returncode, errors
-
-
-def wait_for(condition) -> None:
-    limit = time.monotonic() + LIMIT
-    while not condition():
-        assert time.monotonic() < limit
-        time.sleep(0.02)
 
 
 def forks(made: Launcher) -> list[psutil.Process]:

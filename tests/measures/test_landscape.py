@@ -145,10 +145,6 @@ def test_record_and_its_points(results, tmp_path):
         assert arrays["surface:0"][row, column] == pytest.approx(expected, rel=1e-5)
 
 
-class KilledError(Exception):
-    pass
-
-
 def test_a_killed_job_continues_from_its_rows_and_uses_no_others(tmp_path, monkeypatch):
     monkeypatch.setattr(landscape, "SAVE_SECONDS", 0.0)
     w, path = weights(), tmp_path / "rows.npz"
@@ -165,7 +161,7 @@ def test_a_killed_job_continues_from_its_rows_and_uses_no_others(tmp_path, monke
             def point(a, b):
                 points.append((a, b))
                 if len(points) == stop:
-                    raise KilledError
+                    raise KeyboardInterrupt
                 return loss(a, b)
 
             return point
@@ -177,7 +173,7 @@ def test_a_killed_job_continues_from_its_rows_and_uses_no_others(tmp_path, monke
     whole, total = measured_until(None)
     assert total == (5 + 3) * 5
     path.unlink()
-    with pytest.raises(KilledError):
+    with pytest.raises(KeyboardInterrupt):
         measured_until(17)  # three rows of 5, and one point
     assert measured_until(None) == (whole, total - 3 * 5)
     assert measured_until(None) == (whole, 0)

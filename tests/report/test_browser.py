@@ -5,7 +5,6 @@ import contextlib
 import json
 import re
 import shutil
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 import report_example
 from batchscope import figures
 from batchscope.report import study_page
+from project import wait_for
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="needs the package selenium")
 from selenium.webdriver.chrome.service import Service
@@ -107,13 +107,6 @@ def column(browser, name: str) -> list[str]:
 def head(browser, name: str):
     heads = browser.find_elements(By.CSS_SELECTOR, ".runs thead th")
     return next(head for head in heads if head.get_property("textContent") == name)
-
-
-def until(true) -> None:
-    limit = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < limit
-        time.sleep(0.05)
 
 
 def inside(browser, element, height: int = 800) -> bool:
@@ -230,9 +223,9 @@ def test_the_contents_mark_the_section_in_view_and_open_folds(browser, drawn):
     marked = "return [...document.querySelectorAll('#contents [aria-current]')].map(a => a.hash)"
     assert browser.execute_script(marked) == ["#top"]
     browser.execute_script("document.getElementById('files').scrollIntoView()")
-    until(lambda: browser.execute_script(marked) == ["#files"])
+    wait_for(lambda: browser.execute_script(marked) == ["#files"])
     browser.execute_script("location.hash = '#config'")
-    until(lambda: displayed(browser, "#config pre") == [True])
+    wait_for(lambda: displayed(browser, "#config pre") == [True])
 
 
 def _luminance(colour: str) -> float:

@@ -109,12 +109,10 @@ def test_ours_and_theirs_stand_side_by_side():
     first = {"column": "test_accuracy", "value": 0.55, "series": "SGD <1>", "document": "Table 4"}
     first |= {"figure": "accuracy", "batch_size": 16, "here_n": 6, "here_reason": math.nan}
     ours = {"here": 0.6, "here_low": 0.5, "here_high": 0.7}
+    values = [(ours, ("Figure 3", "#figure-3")), (dict.fromkeys(ours, math.nan), None)]
     row, absent = (
         {**documents.described_value({**first, **given}), "experiment": "Ours", "link": link}
-        for given, link in (
-            (ours, ("Figure 3", "#figure-3")),
-            (dict.fromkeys(ours, math.nan), None),
-        )
+        for given, link in values
     )
     assert (row["published"], row["unit"], row["here"]) == ("55", "%", ("60", "50", "70"))
     assert absent["here"] is None

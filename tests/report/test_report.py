@@ -25,7 +25,9 @@ def test_the_page_is_in_order_its_ids_are_unique_and_its_links_lead_somewhere(ex
     assert [each for each in ids if each in order] == order and len(ids) == len(set(ids))
     links = [link["href"] for link in shown.all("a")]
     labelled = [a["aria-labelledby"] for _, a in shown.elements if "aria-labelledby" in a]
-    assert {*labelled, *(link[1:] for link in links if link[0] == "#")} <= set(ids)
+    explained = {button.get("popovertarget") for button in shown.all("button")} - {None}
+    assert {*labelled, *explained, *(link[1:] for link in links if link[0] == "#")} <= set(ids)
+    assert len(explained) > 3
     files = [link for link in links if link[0] != "#"]
     assert "studies/example/gap/runs.csv" in files
     assert all((example[1] / file).exists() for file in files)

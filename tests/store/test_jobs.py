@@ -102,10 +102,8 @@ def test_user_models_with_missing_jobs(tmp_path):
     assert jobs.JobTable(study, tmp_path).user_models_of_missing_jobs() == set()
     last.unlink()
     assert jobs.JobTable(study, tmp_path).user_models_of_missing_jobs() == {(dataset, token)}
-    for other in (
-        planned(vary={"batch_size": [8]}),
-        planned(OWN, vary=vary, set={"device": "gpu"}),
-    ):
+    on_gpu = planned(OWN, vary=vary, set={"device": "gpu"})
+    for other in (planned(vary={"batch_size": [8]}), on_gpu):
         assert jobs.JobTable(other, tmp_path).user_models_of_missing_jobs() == set()
 
 

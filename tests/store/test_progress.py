@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -66,10 +67,8 @@ def test_who_runs_is_known_by_the_file_and_its_process(tmp_path):
 
 
 def test_a_full_disk_stops_no_training(tmp_path, monkeypatch, capsys):
-    def full(path, record):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(progress.disk, "write_json", full)
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(progress.disk, "write_json", Mock(side_effect=full))
     clock(monkeypatch, 0, 10, 20)
     reporter = progress.Reporter(tmp_path, "some+run", epochs=5)
     with reporter.listed_as_running():

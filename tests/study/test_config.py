@@ -13,8 +13,8 @@ import small_study
 from batchscope.core.errors import ConfigError, UserError
 from batchscope.study import config, planner, yaml_file
 from costs import first
+from project import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 CORPUS = ROOT / "tests" / "bad_configs"
 BAD = sorted(path.stem for path in CORPUS.glob("*.yaml"))
 
@@ -50,16 +50,10 @@ def test_no_file(tmp_path, name):
         yaml_file.read(tmp_path / name)
 
 
-@pytest.fixture
-def written(tmp_path):
-    """Return a function that writes a text as a configuration."""
-
-    def write(text):
-        path = tmp_path / "config.yaml"
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    return write
+def written(folder, text):
+    path = folder / "config.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
 
 
 @pytest.mark.parametrize(
@@ -69,8 +63,8 @@ def written(tmp_path):
     + [("10:99", "10:99"), ("yes", "yes"), ("2026-13-45", "2026-13-45"), ("true", True)]
     + [("", None)],
 )
-def test_scalars_are_those_of_yaml_1_2(text, value, written):
-    read = yaml_file.read(written(f"a: {text}"))["a"]
+def test_scalars_are_those_of_yaml_1_2(text, value, tmp_path):
+    read = yaml_file.read(written(tmp_path, f"a: {text}"))["a"]
     assert (read, type(read)) == (value, type(value))
 
 
@@ -89,8 +83,8 @@ def test_scalars_are_those_of_yaml_1_2(text, value, written):
         ("", ""),
     ],
 )
-def test_invalid_yaml_is_one_line_with_its_place(text, place, written):
-    path = written(text)
+def test_invalid_yaml_is_one_line_with_its_place(text, place, tmp_path):
+    path = written(tmp_path, text)
     with pytest.raises(UserError) as raised:
         yaml_file.read(path)
     (line,) = str(raised.value).splitlines()
@@ -105,8 +99,8 @@ def test_invalid_yaml_is_one_line_with_its_place(text, place, written):
         ("\ufeffstudy: s\n", {"study": "s"}),  # a byte order mark
     ],
 )
-def test_keys_are_text_and_may_be_merged(text, expected, written):
-    assert yaml_file.read(written(text)) == expected
+def test_keys_are_text_and_may_be_merged(text, expected, tmp_path):
+    assert yaml_file.read(written(tmp_path, text)) == expected
 
 
 def test_a_home_is_found_in_every_path(tmp_path, monkeypatch):

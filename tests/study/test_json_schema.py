@@ -2,14 +2,13 @@
 
 import json
 import re
-from pathlib import Path
 
 import jsonschema
 import pytest
 
 from batchscope.study import planner, study_file, yaml_file
+from project import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "docs" / "study.schema.json"
 STUDIES = [ROOT / "config.yaml", *sorted(ROOT.glob("studies/*.yaml"))]
 

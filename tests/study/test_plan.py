@@ -59,6 +59,8 @@ def test_too_few_seeds_and_others_than_planned_are_warned_of():
     assert few.startswith("experiments.a.seeds: ") and "(received 1)" in few
     assert warnings(6) == warnings(1, sizes=[16]) == ()
     assert warnings(8, seeds_planned=8) == warnings(8, "reduced", seeds_planned=8) == ()
+    (line,) = warnings(8, "reduced", seeds_planned=6)
+    assert line.startswith("reduced.experiments.a.seeds: ")
     for seeds in (6, 9):
         (line,) = warnings(seeds, seeds_planned=8)
         assert line.startswith("experiments.a.seeds: ") and f"8 seeds (received {seeds})" in line

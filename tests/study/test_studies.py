@@ -3,14 +3,13 @@
 import dataclasses
 import functools
 import re
-from pathlib import Path
 
 import pytest
 
 from batchscope import figures
 from batchscope.study import config
+from project import ROOT
 
-ROOT = Path(__file__).parents[2]
 FILES = [ROOT / "config.yaml", *sorted(ROOT.glob("studies/*.yaml"))]
 # All but those that take minutes as they are.
 REDUCED = [path for path in FILES[1:] if "\nreduced:" in path.read_text(encoding="utf-8")]
@@ -29,10 +28,6 @@ def shown(experiment) -> tuple[set[str], set[str]]:
 
 
 planned = functools.cache(config.study)
-
-
-def of(name: str, scale: str = "full"):
-    return planned(ROOT / "studies" / f"{name}.yaml", scale)
 
 
 @pytest.mark.parametrize(("path", "scale"), PLANS)
@@ -65,10 +60,3 @@ def test_a_study_has_the_seeds_to_decide_what_it_states(path):
         reduced = planned(path, "reduced")
         assert list(study.experiments) == list(reduced.experiments)
         assert len(reduced.runs) <= len(study.runs)
-
-
-def test_a_study_says_where_it_cannot_give_a_verdict():
-    warnings = of("text", "reduced").warnings
-    for text, name in zip(warnings, ("batch_size", "noise"), strict=True):
-        assert text.startswith(f"reduced.experiments.{name}.seeds: ")
-        assert "at least 6 seeds (received 3)" in text

@@ -1,14 +1,12 @@
 """Requirements that trainings lack, and suggestions as YAML that every shipped study accepts."""
 
-from pathlib import Path
-
 import pytest
 import yaml
 
 from batchscope.study import planner, stages, suggestions, yaml_file
+from project import ROOT
 from small_study import config as small
 
-ROOT = Path(__file__).resolve().parents[2]
 STUDIES = [
     ROOT / "config.yaml",
     *sorted(ROOT.glob("examples/*/study.yaml")),

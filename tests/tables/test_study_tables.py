@@ -73,12 +73,6 @@ def test_trends_that_documents_state_of_whole_experiments_are_asked(tmp_path):
     assert study_tables._stated_directions(study, "second") == {}
 
 
-def test_claims_need_the_tables_of_their_experiments(tmp_path):
-    study = config.study(report_example.write_config(tmp_path))
-    with pytest.raises(UserError, match=r"gap/runs\.csv"):
-        study_tables.write_claims(study, tmp_path, tmp_path / "claims.csv")
-
-
 def tabulated(folder, seeds, failed=(), budgets=()):
     """Write records and tables of some seeds; return the target of the comparisons.
 

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from unittest.mock import Mock
 
 import numpy as np
 import psutil
@@ -81,13 +82,6 @@ def test_a_disturbed_block_is_repeated_and_flagged_if_that_does_not_help(monkeyp
     assert len(machine.calls) == 7
 
 
-def failing(error: Exception):
-    def run():
-        raise error
-
-    return run
-
-
 def test_an_error_of_a_batch_size_ends_it_alone_and_a_failure_all(monkeypatch):
     quiet(monkeypatch)
     statuses = {
@@ -97,11 +91,11 @@ def test_an_error_of_a_batch_size_ends_it_alone_and_a_failure_all(monkeypatch):
     }
     timed = Machine({1: 0.1, 8: 0.3}).timed()
     for size, error in enumerate(statuses, start=10):
-        timed[size] = failing(error)
+        timed[size] = Mock(side_effect=error)
     block_lists, errors = blocks.time_blocks(timed, 3)
     assert errors == dict(enumerate(statuses.values(), start=10))
     assert {size: len(block_list) for size, block_list in block_lists.items()} == {1: 3, 8: 3}
-    timed[8] = failing(ValueError("not the batch size"))
+    timed[8] = Mock(side_effect=ValueError("not the batch size"))
     with pytest.raises(ValueError, match="not the batch size"):
         blocks.time_blocks(timed, 3)
 

@@ -2,6 +2,7 @@
 
 import json
 import time
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -169,7 +170,7 @@ def test_steps_that_fail_leave_no_running_profiler(tmp_path):
 @pytest.mark.parametrize("error", first([None, MemoryError("16")]))
 def test_the_record_of_a_profile(results, tmp_path, monkeypatch, error):
     if error:
-        monkeypatch.setattr(trace, "shares", failing(error))
+        monkeypatch.setattr(trace, "shares", Mock(side_effect=error))
     sweep = names.parse_sweep(f"{measured_run.DATASET}+small_cnn+bs=16+opt=sgd+dev=cpu+th=1")
     job = TimingJob(results, sweep, None, tmp_path / "st=3.json")
     timing = profile.measure(job, {"steps": 3})
@@ -179,10 +180,3 @@ def test_the_record_of_a_profile(results, tmp_path, monkeypatch, error):
     json.dumps(timing.details)
     assert timing.status == "finished" and timing.details["steps"] == 3
     assert timing.details["utilisation"]["process_percent"] > 0
-
-
-def failing(error: Exception):
-    def fail(folder):
-        raise error
-
-    return fail

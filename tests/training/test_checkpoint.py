@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 from pathlib import Path
+from unittest.mock import Mock
 
 import keras
 import numpy as np
@@ -21,14 +22,7 @@ from batchscope.training.checkpoint import Progress
 from batchscope.training.fit import FitLimits, Training
 from batchscope.training.runs import TrainingRun
 from costs import first
-from digit_runs import (
-    assert_same_bits,
-    door,
-    record,
-    train,
-    wait_for_checkpoints,
-    with_digits,
-)
+from digit_runs import assert_same_bits, door, record, train, wait_for_checkpoints, with_digits
 from measured_run import RUN
 from project import forked
 
@@ -71,11 +65,8 @@ def test_one_of_another_kind_is_passed_over_aloud(path, capsys):
 
 def test_one_that_cannot_be_read_now_is_not_lost(path, monkeypatch):
     """Else the training would begin anew, and write its own over it."""
-
-    def refuse(*_, **__):
-        raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr(disk.np, "load", refuse)
+    refusal = OSError(errno.EIO, "Input/output error")
+    monkeypatch.setattr(disk.np, "load", Mock(side_effect=refusal))
     with pytest.raises(UserError, match=r"checkpoint\.npz: .*Input/output error"):
         load(path)
 
@@ -124,10 +115,6 @@ def test_a_training_that_is_stopped_goes_on_with_the_same_bits(name, results, tm
     assert complete.progress.trajectory == cut.progress.trajectory
 
 
-class KilledError(Exception):
-    pass
-
-
 @pytest.mark.parametrize(
     ("owner", "name", "seconds", "resumed"),
     [(Training, "_pause", 1e9, 0), (disk, "write_rows", 0.0, 1)],
@@ -136,14 +123,11 @@ class KilledError(Exception):
 def test_a_training_that_dies_ends_with_the_same_bits(
     owner, name, seconds, resumed, results, tmp_path, monkeypatch
 ):
-    def die(*_):
-        raise KilledError
-
     monkeypatch.setattr(Training, "stop_on_signals", lambda self: None)
     whole, killed = (TrainingRun(with_digits(results, tmp_path / name), RUN) for name in "ab")
     trainer.train(whole)
-    with monkeypatch.context() as patch, pytest.raises(KilledError):
-        patch.setattr(owner, name, die)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(owner, name, Mock(side_effect=KeyboardInterrupt))
         trainer.train(killed, FitLimits(chunk_steps=2, checkpoint_seconds=seconds))
     assert not (killed.folder / "record.json").exists()
     half = killed.folder / ".checkpoint.npz.a1.tmp"
