@@ -26,7 +26,6 @@ from batchscope.study.table_entries import clipped_to_range
 Row = dict[str, Any]
 Cells = list[tuple[str, list[str]]]  # pairs of the name of a factor and its values as text
 
-
 _FACTORS_NAMED_BY_VALUE = ("optimizer", "device")  # Their values say which factor it is.
 
 
@@ -138,8 +137,8 @@ def published_values(inputs: ReportInputs, links: Links) -> Row:
     for name, results in inputs.experiments.items():
         for row in results.tables.published.to_dict("records"):
             value = described_value(row, results.tables.tasks)
-            value |= {"experiment": results.experiment.title}
-            value |= {"link": links.get((name, row["figure"]))}
+            link = links.get((name, row["figure"]))
+            value |= {"experiment": results.experiment.title, "link": link}
             section["measured" if value["here"] else "absent"].append(value)
     return section if any(section.values()) else {}
 

@@ -8,14 +8,7 @@ from typing import Any
 
 import pandas
 
-from batchscope.analysis import (
-    comparisons,
-    intervals,
-    noise_scales,
-    racing,
-    run_series,
-    step_cost,
-)
+from batchscope.analysis import comparisons, intervals, noise_scales, racing, run_series, step_cost
 from batchscope.analysis.chosen_rates import RATE
 from batchscope.core import display
 from batchscope.core.display import Unit
@@ -23,19 +16,9 @@ from batchscope.host import requirements
 from batchscope.report import batch_schedules, text
 from batchscope.report.report_inputs import ExperimentResults
 from batchscope.store import records
-from batchscope.study import factor_maps, tasks
+from batchscope.study import factor_maps, outcomes, tasks
 from batchscope.study.figures import FIGURES
-from batchscope.study.outcomes import (
-    CONVERGENCE,
-    COSTS,
-    END,
-    EPOCHS,
-    MIN_SEEDS,
-    MIN_SEEDS_FOR_INTERVAL,
-    TARGET,
-    Reason,
-    Verdict,
-)
+from batchscope.study.outcomes import CONVERGENCE, COSTS, END, EPOCHS, TARGET, Reason, Verdict
 from batchscope.study.plan import PlannedExperiment
 from batchscope.study.registry import ENTRIES, OUTCOME_MEASURES, TRAINING_TIMINGS
 from batchscope.study.table_entries import TIMING_TABLES, clipped_to_range
@@ -166,14 +149,10 @@ def _comparison_rows(
 
 def winner(cells: list[Row | None]) -> int | None:
     """Return the batch size that is better than all others; None if another may be as good."""
-    compared = [cell for cell in cells if cell]
-    failed = (Reason.FAILED, Reason.NOT_REACHED)
-    rivals = [
-        cell
-        for cell in compared
-        if cell["verdict"] != Verdict.BEYOND and cell["reason"] not in failed
-    ]
-    return int(rivals[0]["batch_size"]) if len(rivals) == 1 < len(compared) else None
+    compared = pandas.DataFrame(list(filter(None, cells)))
+    failed = compared["reason"].isin([Reason.FAILED, Reason.NOT_REACHED])
+    rivals = compared.loc[~failed & (compared["verdict"] != Verdict.BEYOND), "batch_size"]
+    return int(rivals.iloc[0]) if len(rivals) == 1 < len(compared) else None
 
 
 def timings(sweeps: pandas.DataFrame) -> Row | None:
@@ -184,21 +163,19 @@ def timings(sweeps: pandas.DataFrame) -> Row | None:
     sweeps = sweeps.reindex(columns=[*dict.fromkeys([*sweeps, *TIMING_TABLES["sweeps"].columns])])
     if sweeps[_MEASURED_TIMINGS].isna().all(axis=None):
         return None
-    configurations, left_out = [], []
-    levels: dict[str, list[str]] = {"levels_off": [], "rises": [], "noisy": []}
-    for series in run_series.split_series(sweeps.assign(batch_size=0, seed=0)):
-        for _, row in series.frame.iterrows():
-            values = _configuration(row, series.label)
-            is_left_out = (
-                row["status"] in requirements.LABELS and row[_MEASURED_TIMINGS].isna().all()
-            )
-            (left_out if is_left_out else configurations).append(values)
-            if values["level"]:
-                levels[values["level"]].append(values["title"])
+    rows = [
+        _configuration(row, series.label)
+        for series in run_series.split_series(sweeps.assign(batch_size=0, seed=0))
+        for _, row in series.frame.iterrows()
+    ]
+    titles = {
+        level: [row["title"] for row in rows if row["level"] == level]
+        for level in ("levels_off", "rises", "noisy")
+    }
     return {
-        "configurations": configurations,
-        "left_out": left_out,
-        "levels": [(level, titles) for level, titles in levels.items() if titles],
+        "configurations": [row for row in rows if not row["left_out"]],
+        "left_out": [row for row in rows if row["left_out"]],
+        "levels": [(level, names) for level, names in titles.items() if names],
     }
 
 
@@ -208,6 +185,8 @@ def _configuration(row: pandas.Series, label: str) -> Row:
     for name, multiple in _TIMING_ESTIMATES.items():
         numbers = [float(row[name + end]) for end in intervals.SUFFIXES]
         values[name] = text.estimate(clipped_to_range(name, numbers), Unit(times=multiple))
+    is_missing = row["status"] in requirements.LABELS
+    values["left_out"] = is_missing and row[_MEASURED_TIMINGS].isna().all()
     values["noisy"] = step_cost.is_too_noisy(values["noise_floor"])
     values["rising"] = str(values["still_rising"]) == "True"
     levels_off = values["knee_fitted"] or values["knee_batch_size"]
@@ -227,7 +206,7 @@ def trend_rows(table: pandas.DataFrame) -> list[Row]:
     for position, row in table.to_dict("index").items():
         change = _trend_change(row)
         row |= {"series": labels[position], "change": change, **_trend_texts(row)}
-        row["provisional"] = row["n"] < MIN_SEEDS and change in (INCREASES, DECREASES)
+        row["provisional"] = row["n"] < outcomes.MIN_SEEDS and change in (INCREASES, DECREASES)
         key = (row["outcome"], row["budget"], *row["means"], row["slope"])
         rows_by_numbers.setdefault(key, []).append(row)
     merged = []
@@ -241,7 +220,7 @@ def _trend_change(row: Row) -> str:
     """Return the sign of a trend by its interval, which also decides the verdict."""
     if row["verdict"] == Verdict.NOT_TESTABLE:
         return Verdict.NOT_TESTABLE
-    if row["n"] < MIN_SEEDS_FOR_INTERVAL:
+    if row["n"] < outcomes.MIN_SEEDS_FOR_INTERVAL:
         return FEW_SEEDS
     no_change = 1.0 if row["outcome"] in COSTS else 0.0
     if row["low"] > no_change:
@@ -281,18 +260,18 @@ def answering_rows(experiment: PlannedExperiment, rows: list[Row]) -> list[Row]:
     at_end = [row for row in rows if row["budget"] == END]
     if primary := experiment.keys.primary:
         return [row for outcome in primary for row in at_end if row["outcome"] == outcome]
-    outcomes = list(dict.fromkeys(row["outcome"] for row in at_end))
+    available = list(dict.fromkeys(row["outcome"] for row in at_end))
     columns = {
         column
         for name in {*experiment.measures} - {*OUTCOME_MEASURES, *TRAINING_TIMINGS}
         for column in ENTRIES[name].columns_for(experiment.measures[name])
     }
-    measured = [outcome for outcome in outcomes if outcome in columns]
-    allowed = measured if _has_several_rates(experiment) else outcomes
+    measured = [outcome for outcome in available if outcome in columns]
+    allowed = measured if _has_several_rates(experiment) else available
     figures = [FIGURES[name] for name in experiment.keys.figures]
     shown = [outcome for figure in figures for outcome in allowed if figure.shows(outcome)]
-    outcomes = dict.fromkeys(shown or measured or ([] if columns else allowed))
-    rows = [row for outcome in outcomes for row in at_end if row["outcome"] == outcome]
+    answering = dict.fromkeys(shown or measured or ([] if columns else allowed))
+    rows = [row for outcome in answering for row in at_end if row["outcome"] == outcome]
     return rows[:_MAX_ANSWERS]
 
 
@@ -306,10 +285,10 @@ def _has_several_rates(experiment: PlannedExperiment) -> bool:
 
 def outcomes_by_change(answers: list[Row]) -> list[tuple[str, list[str]]]:
     """Return each kind of change with the outcomes that have it, in the order of the rows."""
-    names: dict[str, dict[str, None]] = {}
+    names_by_change: dict[str, dict[str, None]] = {}
     for row in answers:
         notes = [row["series"], "provisional" if row["provisional"] else ""]
         name = display.lower(text.label(row["outcome"]))
         name += display.aside(", ".join(filter(None, notes)))
-        names.setdefault(row["change"], {})[name] = None
-    return [(change, list(outcomes)) for change, outcomes in names.items()]
+        names_by_change.setdefault(row["change"], {})[name] = None
+    return [(change, list(names)) for change, names in names_by_change.items()]

@@ -133,14 +133,12 @@ def _blocks_by_part(
     blocks: dict[str, list[Row]] = {}
     for figure in figures:
         blocks.setdefault(figure["of"] or figure["name"], []).append({**figure})
-    parts: dict[str, list[list[Row]]] = {"lead": [], "shown": [], "more": []}
-    for name, block in blocks.items():
-        answers = not {*outcomes}.isdisjoint(block[0]["columns"])
-        parts["lead" if name in LEADING_FIGURES else "shown" if answers else "more"].append(block)
-    parts["lead"].sort(key=lambda block: LEADING_FIGURES.index(block[0]["name"]))
-    parts["shown"].sort(
-        key=lambda block: min(map(outcomes.index, {*outcomes} & {*block[0]["columns"]}))
-    )
-    if not (has_cards or parts["lead"] or parts["shown"]):
-        parts["shown"] = [parts["more"].pop(0)] if parts["more"] else []
-    return parts
+    lead = [blocks.pop(name) for name in LEADING_FIGURES if name in blocks]
+    shown: list[list[Row]] = []
+    for outcome in outcomes:
+        names = [name for name, block in blocks.items() if outcome in block[0]["columns"]]
+        shown += [blocks.pop(name) for name in names]
+    more = list(blocks.values())
+    if not (has_cards or lead or shown):
+        shown, more = more[:1], more[1:]
+    return {"lead": lead, "shown": shown, "more": more}

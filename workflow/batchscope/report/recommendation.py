@@ -26,18 +26,7 @@ from batchscope.store import paths
 from batchscope.study import factor_maps, outcomes, run_factors, suggestions, tasks
 from batchscope.study.decision_columns import ADVICE
 from batchscope.study.log_format import prefixed_name
-from batchscope.study.outcomes import (
-    COSTS,
-    EPOCHS,
-    EXAMPLES,
-    MIN_SEEDS,
-    MIN_SEEDS_FOR_INTERVAL,
-    SECONDS,
-    TARGET,
-    UPDATES,
-    Reason,
-    Verdict,
-)
+from batchscope.study.outcomes import COSTS, EXAMPLES, SECONDS, TARGET, UPDATES, Reason, Verdict
 from batchscope.study.plan import PlannedExperiment, Study
 
 Row = dict[str, Any]
@@ -156,24 +145,23 @@ def _card(factors: Row, tables: FigureTables) -> Row:
     compared, sizes = tables.comparisons, _sizes(recommendation)
     names = dict.fromkeys(row["name"] for row in limits if row["batch_size"])
     checks = _merged_checks(rows_by_item[Item.CHECK])
-    expected = [row for row in rows_by_item[Item.EXPECTATION] if _is_size(row, best)]
-    best_runs = tables.runs.iloc[:0]
+    expected, stop, code = [], {}, []
     if best:
+        size, rate = best["batch_size"], best[RATE]
+        expected = [row for row in rows_by_item[Item.EXPECTATION] if row["batch_size"] == size]
         runs = run_series.finished_runs(tables.runs)
-        best_factors = {name: best[name] for name in ("batch_size", RATE)}
-        best_runs = advice_series.select_factors(runs, best_factors)
-    stop, code = _training_length(expected, checks, best, best_runs), []
-    if len(best_runs):
-        length = stop.get("last"), stop.get("patience")
-        code = keras_lines(best_runs.iloc[0].to_dict(), *length)
+        runs = advice_series.select_factors(runs, {"batch_size": size, RATE: rate})
+        stop = _training_length(expected, checks, size, runs)
+        if len(runs):
+            code = keras_lines(runs.iloc[0].to_dict(), stop.get("last"), stop.get("patience"))
     table = _size_table(rows_by_item[Item.SIZE], best, compared, rows_by_item[Item.EXPECTATION])
     scope = {name: factors[name] for name in _SCOPE if pandas.notna(factors.get(name))}
     return {
         "headline": recommendation["headline"],
         "best": best,
         "n": recommendation["n"],
-        "few": recommendation["n"] < MIN_SEEDS_FOR_INTERVAL,
-        "min_seeds": MIN_SEEDS,
+        "few": recommendation["n"] < outcomes.MIN_SEEDS_FOR_INTERVAL,
+        "min_seeds": outcomes.MIN_SEEDS,
         "about": display.listed(sizes),
         "others": [size for size in sizes if best and size != best["batch_size"]],
         "edges": [row for row in rows_by_item[Item.CHECK] if row["name"] == RATE_ON_EDGE],
@@ -200,10 +188,6 @@ def _card(factors: Row, tables: FigureTables) -> Row:
 def _sizes(row: Row) -> list[int]:
     # A single size in a column is read from the file as a number: 16.0.
     return [int(float(size)) for size in str(row["sizes"] or "").split()]
-
-
-def _is_size(row: Row, best: Row | None) -> bool:
-    return best is not None and row["batch_size"] == best["batch_size"]
 
 
 def _scaled_rates(runs: pandas.DataFrame) -> dict[tuple[int, float], float]:
@@ -235,7 +219,7 @@ def _expectation_text(row: Row) -> str:
     """Return the mean over seeds with its interval, or the range for counts and for few seeds."""
     name, numbers = row["name"], [row[end] for end in text.ESTIMATE]
     unit = display.PLAIN if name in COUNTED else text.unit(name, numbers[:1])
-    if name not in COUNTED and row["n"] >= MIN_SEEDS_FOR_INTERVAL:
+    if name not in COUNTED and row["n"] >= outcomes.MIN_SEEDS_FOR_INTERVAL:
         return text.level(name, numbers, unit) + unit.suffix
     digits = 2 if name in COUNTED else 3
     mean, low, high = (display.number(unit.times * number, digits) for number in numbers)
@@ -243,7 +227,7 @@ def _expectation_text(row: Row) -> str:
 
 
 def _training_length(
-    expected: Sequence[Row], checks: Sequence[Row], best: Row | None, runs: pandas.DataFrame
+    expected: Sequence[Row], checks: Sequence[Row], best_size: int, runs: pandas.DataFrame
 ) -> Row:
     """Return how long to train: the epochs or updates, and whether to stop early.
 
@@ -251,17 +235,16 @@ def _training_length(
         runs: The runs of the recommended size and rate.
     """
     by_name = {row["name"]: row for row in expected}
-    used = by_name.get(EPOCHS) or by_name.get(UPDATES)
+    used = by_name.get(outcomes.EPOCHS) or by_name.get(UPDATES)
     if not used:
         return {}
-    falling = (row["sizes"] for row in checks if row["name"] == "still_falling")
-    falls = any(best["batch_size"] in sizes for sizes in falling)
-    last = math.ceil(used["high"]) if used["name"] == EPOCHS else None
+    falls = any(row["name"] == "still_falling" and best_size in row["sizes"] for row in checks)
+    last = math.ceil(used["high"]) if used["name"] == outcomes.EPOCHS else None
     patience = int(by_name[PATIENCE]["high"]) if PATIENCE in by_name and not falls else None
     if patience and len(runs):
         # Runs may have stopped early.
         patience = int(next(iter(runs.get("patience", ())), 0) or patience)
-        last = int(runs[EPOCHS].max()) if EPOCHS in runs else last
+        last = int(runs[outcomes.EPOCHS].max()) if outcomes.EPOCHS in runs else last
     early = used["key"] == outcomes.CONVERGENCE and not falls
     return {**used, "falls": falls, "early": early, "patience": patience, "last": last}
 
@@ -324,20 +307,19 @@ def _size_table(
     highlighted = best is not None and (
         best["headline"] == Headline.RECOMMENDED or best["verdict"] == Verdict.WITHIN
     )
-    rows = []
-    for row, verdict in zip(
-        sizes, verdicts.verdicts_of_intervals(pandas.DataFrame(sizes)), strict=True
-    ):
+    by_size, rows = verdicts.verdicts_of_intervals(pandas.DataFrame(sizes)), []
+    for row, verdict in zip(sizes, by_size, strict=True):
         words = _verdict_words(row, verdict, best, compared)
         cells = [texts.get(row["batch_size"], "") for texts in columns.values()]
         marks = {"verdict": verdict, "verdict_words": words, "cells": cells}
-        rows.append({**row, **marks, "inside": highlighted and _is_size(row, best)})
+        inside = highlighted and row["batch_size"] == best["batch_size"]
+        rows.append({**row, **marks, "inside": inside})
     return {"heads": list(columns), "rows": rows}
 
 
 def _verdict_words(row: Row, verdict: str, best: Row | None, compared: pandas.DataFrame) -> str:
     """Return the verdict on a batch size in words, with the outcome that decides about it."""
-    if _is_size(row, best):
+    if best and row["batch_size"] == best["batch_size"]:
         several = best["headline"] == Headline.NOT_DISTINGUISHED
         return "best measured" if several and best["verdict"] != Verdict.WITHIN else "recommended"
     if row["reason"] == Reason.NOT_REACHED:
@@ -417,10 +399,8 @@ def _optimizer_arguments(factors: Mapping[str, Any]) -> str:
     if factors.keys() >= run_factors.FACTORS.keys():
         arguments |= {name: factors[name] for name in ("momentum", "nesterov") if factors[name]}
         constants = run_factors.scaled_constants(dict(factors))
-        defaults = run_factors.DEFAULT_CONSTANTS[factors["optimizer"]]
-        defaults = {"weight_decay": 0.0, **defaults}
-        changed = {name: value for name, value in constants.items() if value != defaults[name]}
-        arguments |= changed
+        defaults = {"weight_decay": 0.0, **run_factors.DEFAULT_CONSTANTS[factors["optimizer"]]}
+        arguments |= {name: value for name, value in constants.items() if value != defaults[name]}
     return ", ".join(
         f"{name}={display.shortest(value) if isinstance(value, float) else value}"
         for name, value in arguments.items()

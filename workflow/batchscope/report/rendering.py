@@ -1,5 +1,6 @@
-"""Jinja: a template and its values -> HTML or plain text. A new filter is added to `_FILTERS`.
+"""Jinja: a template and its values -> HTML or plain text.
 
+The functions of `core.display` and `report.text` are filters; any other filter is in `_FILTERS`.
 All templates escape, because a page trusts the macros of any other template. The text of a template
 that ends in .txt.j2 is therefore unescaped at the end.
 """
@@ -7,6 +8,7 @@ that ends in .txt.j2 is therefore unescaped at the end.
 import base64
 import functools
 import hashlib
+import inspect
 from typing import Any
 
 import jinja2
@@ -17,13 +19,9 @@ from batchscope.host import requirements
 from batchscope.report import text
 from batchscope.study import explanations
 
-_DISPLAY_FILTERS = ("batch_size", "capital", "cell", "grouped", "listed", "lower", "number")
-_DISPLAY_FILTERS += ("p_value", "percent", "shortest")
-_TEXT_FILTERS = ("cells", "counted", "difference", "integer", "label", "markdown", "plain")
-_TEXT_FILTERS += ("rounded",)
 _FILTERS = {
-    **{name: getattr(display, name) for name in _DISPLAY_FILTERS},
-    **{name: getattr(text, name) for name in _TEXT_FILTERS},
+    **dict(inspect.getmembers(display, inspect.isfunction)),
+    **dict(inspect.getmembers(text, inspect.isfunction)),
     "status": requirements.label,
     "verdict": text.VERDICTS.get,
 }

@@ -98,15 +98,13 @@ def build(inputs: ReportInputs, folder: Path | str = "") -> tuple[str, str]:
 def run_counts(inputs: ReportInputs) -> Row:
     """Return the numbers of runs, by status, and of timings."""
     runs = runs_table.rows_by_run(inputs.rows)
-    by_status = Counter(row["status"] for row in runs.values())
-    statuses = dict.fromkeys([*unfinished.STATUSES, *by_status])
+    counts = Counter(dict.fromkeys(unfinished.STATUSES, 0))
+    counts.update(row["status"] for row in runs.values())
     return {
         "runs": len(runs),
-        "finished": by_status[records.FINISHED],
+        "finished": counts[records.FINISHED],
         "parts": [
-            requirements.label_count(status, by_status[status])
-            for status in statuses
-            if by_status[status]
+            requirements.label_count(status, count) for status, count in counts.items() if count
         ],
         "timings": len(inputs.timings),
     }

@@ -1,7 +1,7 @@
 """Values of tables as texts of the page and the terminal: labels, units, and missing values.
 
 `core.display` formats a number. A function belongs here if it also knows the column, or if it turns
-a missing value into an empty text. `rendering` registers some functions as filters of templates.
+a missing value into an empty text. All functions are filters of templates.
 """
 
 import json
@@ -36,9 +36,9 @@ VERDICTS = {
 
 
 def label(column: str) -> str:
-    described = table_entries.describe(column)
-    name = described.label if described and column not in _COSTS else ""
-    return name or _COSTS.get(column) or display.capital(column.replace("_", " "))
+    described = None if column in _COSTS else table_entries.describe(column)
+    name = described.label if described else _COSTS.get(column)
+    return name or display.capital(column.replace("_", " "))
 
 
 def unit(column: str, values: Sequence[Any] = ()) -> Unit:

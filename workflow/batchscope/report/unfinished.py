@@ -1,7 +1,7 @@
 """The section of runs and jobs without a result, and the Snakemake command that makes them."""
 
 import shlex
-from collections.abc import Iterator
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from batchscope.store import paths, records
 from batchscope.store.jobs import TRAINING
 from batchscope.study.plan import Study
 
-Entries = Iterator[tuple[tuple[str, str, str], tuple[str, str]]]
 _LOCAL = "--cores 8"  # as in the commands of the README
 _MAX_LETTERS = 400  # letters that are quoted of the last line of a log
 STATUSES = (  # in the order of the page
@@ -29,19 +28,7 @@ def build(inputs: ReportInputs) -> dict[str, Any]:
     another version of the step) or `absent` (by missing requirement). An entry has a name and a
     message.
     """
-    entries: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
-    for key, entry in _entries(inputs):
-        entries.setdefault(key, []).append(entry)
-    groups = [
-        {"kind": kind, "name": name, "title": title, "entries": group}
-        for (kind, name, title), group in entries.items()
-    ]
-    command = snakemake_command(inputs.study, inputs.config_name)
-    return {"groups": groups, "command": command}
-
-
-def _entries(inputs: ReportInputs) -> Entries:
-    """Yield (kind, name, title) of a group and (name, message) of an entry, group by group."""
+    groups: dict[tuple[str, str, str], list[tuple[str, str]]] = defaultdict(list)
     waiting = inputs.states.waiting_jobs()  # by requirement; their runs are listed there only
     waiting_runs = {run for jobs in waiting.values() for job in jobs for run in job.runs}
     rows = rows_by_run(inputs.rows)
@@ -50,14 +37,21 @@ def _entries(inputs: ReportInputs) -> Entries:
         for run, row in rows.items():
             is_waiting = status in requirements.LABELS and row["run"] in waiting_runs
             if row["status"] == status and not is_waiting:
-                yield ("run", status, ""), (run, _message(inputs, run, row))
+                groups["run", status, ""].append((run, _message(inputs, run, row)))
     for (measure, subject), line in _missing_measures(inputs).items():
-        yield ("measure", measure, ""), (subject, line)
+        groups["measure", measure, ""].append((subject, line))
     for path, (step, version) in inputs.states.other_versions().items():
-        yield ("version", step, version), (inputs.states.by_record[path].job.subject, "")
+        groups["version", step, version].append((inputs.states.by_record[path].job.subject, ""))
     for requirement, jobs in waiting.items():
-        for job in jobs:
-            yield ("absent", requirement.status, requirement.title), (job.subject, job.measure)
+        key = ("absent", requirement.status, requirement.title)
+        groups[key] += [(job.subject, job.measure) for job in jobs]
+    return {
+        "groups": [
+            {"kind": kind, "name": name, "title": title, "entries": entries}
+            for (kind, name, title), entries in groups.items()
+        ],
+        "command": snakemake_command(inputs.study, inputs.config_name),
+    }
 
 
 def _message(inputs: ReportInputs, run: str, row: dict[str, str]) -> str:

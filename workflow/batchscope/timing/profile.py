@@ -68,8 +68,7 @@ _PROFILE_COLUMNS = {
 
 def _profile_rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
     """Yield the shares of the time of a profiled configuration."""
-    shares = {f"{name}_share": name for name in ("compute", "input", "host")}
-    row = {shares.get(name, name): value for name, value in record.items()}
+    row = {name.removesuffix("_share"): value for name, value in record.items()}
     (batch_size,) = record["batch_sizes"]
     yield with_summary({**row, "batch_size": batch_size})
 

@@ -29,7 +29,6 @@ MEGABYTE = 10**6
 # User and nice contain the time of guests.
 _UNCOUNTED_TIMES = {"idle", "iowait", "guest", "guest_nice"}
 _CLEAR_REFS = Path("/proc/self/clear_refs")
-_RESET_PEAK = "5"
 # Function of NVML -> conversion of its result to columns of `GPU_COLUMNS`.
 _GPU_QUERIES: dict[str, Callable[[Any], dict[str, float]]] = {
     "nvmlDeviceGetUtilizationRates": lambda rates: {
@@ -88,7 +87,7 @@ def foreign_cores(before: CpuReading, after: CpuReading) -> float:
 def reset_peak_memory() -> bool:
     """Restart the count of `peak_memory`; return whether the system allows that."""
     try:
-        _CLEAR_REFS.write_text(_RESET_PEAK, encoding="ascii")
+        _CLEAR_REFS.write_text("5", encoding="ascii")  # 5 restarts the peak
     except OSError:
         return False
     return True

@@ -169,9 +169,7 @@ ENTRY = Timing(
             figures=("step_time",),
         ),
         "training_times": Table(
-            _TRAINING_TIME_COLUMNS,
-            keys=("at_epoch",),
-            figures=("training_time",),
+            _TRAINING_TIME_COLUMNS, keys=("at_epoch",), figures=("training_time",)
         ),
     },
     figures=(

@@ -79,9 +79,7 @@ _UTILISATION_COLUMNS = {
         "MB",
     ),
     "gpu_percent": PercentColumn(
-        "Share of the time with a running kernel: median over time.",
-        "%",
-        label="GPU utilisation",
+        "Share of the time with a running kernel: median over time.", "%", label="GPU utilisation"
     ),
     "gpu_percent_q1": PercentColumn("Lower quartile.", "%"),
     "gpu_percent_q3": PercentColumn("Upper quartile.", "%"),
@@ -140,9 +138,7 @@ ENTRY = Timing(
     settings=UtilisationSettings,
     tables={
         "utilisation": Table(
-            _UTILISATION_COLUMNS,
-            lambda record, path: map(with_summary, record["sizes"]),
-            keys=(),
+            _UTILISATION_COLUMNS, lambda record, path: map(with_summary, record["sizes"]), keys=()
         ),
         "samples": Table(_SAMPLE_COLUMNS, _sample_rows),
     },

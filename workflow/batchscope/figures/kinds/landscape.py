@@ -104,9 +104,8 @@ def _draw_curves(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure
     else:
         styles = canvas.size_styles(frame[line_column].unique())
         canvas.draw_size_legend(figure, styles)
-    for axes, ((label, part), panel) in zip(
-        grid, itertools.product(parts, spec.panels), strict=True
-    ):
+    contents = itertools.product(parts, spec.panels)
+    for axes, ((label, part), panel) in zip(grid, contents, strict=True):
         for value, props in styles.items():
             rows = part[part[line_column] == value].astype({panel.column: float})
             table = rows.pivot_table(panel.column, over, "seed", dropna=False)
@@ -132,9 +131,7 @@ def _mark_minimisers(axes: Axes, row: pandas.Series) -> None:
     """Mark both minimisers with their values of the factor that differs."""
     props = {"xycoords": axes.get_xaxis_transform(), "fontsize": 7.5, "color": canvas.INK}
     for column, x in _MINIMISERS.items():
-        value = row[column]
-        value = int(value) if isinstance(value, float) and value.is_integer() else value
-        name = run_series.describe({row["factor"]: value})
+        name = run_series.describe({row["factor"]: row[column]})
         axes.axvline(x, color=canvas.MUTED, linewidth=0.8, zorder=1)
         canvas.annotate(axes, name, (x, 1.0), (0, 3), ha="center", annotation_clip=False, **props)
 

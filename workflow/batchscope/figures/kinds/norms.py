@@ -3,7 +3,6 @@
 The table of the specification decides: updates.csv has updates, alignment.csv has gradients.
 """
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -82,8 +81,7 @@ def _draw_distributions(
     canvas.set_log_labels(axes.xaxis, high / low)
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(canvas.percent_tick)
-    axes.set_xlabel("‖update‖")
-    axes.set_ylabel("updates per bin (%)")
+    axes.set(xlabel="‖update‖", ylabel="updates per bin (%)")
 
 
 def _draw_gradients(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
@@ -93,16 +91,16 @@ def _draw_gradients(frame: pandas.DataFrame, spec: specifications.Figure) -> Fig
     styles = canvas.size_styles(finished["batch_size"].unique())
     styles = {size: styles[size] for size in (min(styles), max(styles))}
     places = [place for place in _PLACES if (finished["place"] == place).any()]
-    shape = len(groups), len(places)
-    figure, grid = canvas.panels(math.prod(shape), len(places), sharex=True, sharey=True)
+    count, columns = len(groups) * len(places), len(places)
+    figure, grid = canvas.panels(count, columns, sharex=True, sharey=True)
     first = grid[0]
     first.set_xscale("log", base=2)
     first.set_yscale("log")
-    for line, group in zip(grid.reshape(shape), groups, strict=True):
+    for line, group in zip(grid.reshape(-1, columns), groups, strict=True):
+        rows = figure_rows.finished(group.frame)
+        rows = rows[rows["batch_size"].isin(styles)]
         for axes, place in zip(line, places, strict=True):
-            at_place = figure_rows.finished(group.frame)
-            at_place = at_place[at_place["place"] == place]
-            at_place = at_place[at_place["batch_size"].isin(styles)]
+            at_place = rows[rows["place"] == place]
             for size, size_rows in at_place.groupby("batch_size"):
                 table = size_rows.pivot_table(panel.column, "examples", "seed")
                 canvas.draw_curve(axes, table, {**_DOTS, **styles[size]})

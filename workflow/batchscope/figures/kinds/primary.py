@@ -18,16 +18,9 @@ from batchscope.core import display
 from batchscope.figures import FigureTables, canvas, figure_rows
 from batchscope.figures.kinds import by_batch_size
 from batchscope.store import records
-from batchscope.study import specifications, tasks
+from batchscope.study import outcomes, specifications, tasks
 from batchscope.study.figures import PRIMARY
-from batchscope.study.outcomes import (
-    CONVERGENCE,
-    COST_KINDS,
-    COSTS,
-    MIN_SEEDS_FOR_INTERVAL,
-    TARGET,
-    end_kinds,
-)
+from batchscope.study.outcomes import COST_KINDS, COSTS, TARGET, end_kinds
 from batchscope.study.specifications import Panel, Scale
 from batchscope.study.table_entries import value_range
 
@@ -81,10 +74,10 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
     """
     frames = []
     for _, factors, series in tables.by_series("comparisons", "runs", "trajectories"):
-        outcomes = deciding_outcomes(series.advice)
+        names = deciding_outcomes(series.advice)
         if spec.name != PRIMARY:
-            outcomes = [name for name in outcomes[1:] if name not in COSTS]
-        frames += [_outcome_rows(series, name).assign(**factors) for name in outcomes[:1]]
+            names = [name for name in names[1:] if name not in COSTS]
+        frames += [_outcome_rows(series, name).assign(**factors) for name in names[:1]]
     frames = [frame for frame in frames if frame["batch_size"].nunique() > 1]
     return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame()
 
@@ -118,7 +111,7 @@ def _seed_values(
         costs = costs.where(np.isfinite(costs)).rename_axis(keys).rename("value")
         return costs.reset_index().assign(target_column=target.column, target_value=target.value)
     is_evaluated = outcome in evaluations and evaluations[outcome].notna().any()
-    if compared["budget"].iloc[0] == CONVERGENCE and is_evaluated:
+    if compared["budget"].iloc[0] == outcomes.CONVERGENCE and is_evaluated:
         run_keys = [name for name in figure_rows.RUN_KEYS if name in runs and name in evaluations]
         evaluations = evaluations.dropna(subset=["validation_loss", outcome])
         lowest = evaluations.groupby(run_keys)["validation_loss"].idxmin()
@@ -134,7 +127,7 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     Intervals of few seeds are left out, and others end at the possible values of the outcome. A
     mean without values of seeds becomes a point.
     """
-    few = frame["seeds"] < MIN_SEEDS_FOR_INTERVAL
+    few = frame["seeds"] < outcomes.MIN_SEEDS_FOR_INTERVAL
     least, largest = np.array([value_range(outcome) for outcome in frame["outcome"]]).T
     ends = {name: frame[name].clip(least, largest).mask(few) for name in _MEAN_ENDS}
     value, seed = frame["value"].fillna(frame["mean"]), frame["seed"].fillna(0)

@@ -14,19 +14,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from batchscope.analysis import (
-    chosen_rates,
-    critical_batch_size,
-    intervals,
-    run_series,
-    to_target_tables,
-)
+from batchscope.analysis import critical_batch_size, intervals, run_series, to_target_tables
+from batchscope.analysis.chosen_rates import RATE
 from batchscope.figures import FigureTables, canvas
 from batchscope.figures.kinds.primary import target_words
 from batchscope.study import specifications
 
-_CRITICAL, _FASTEST, _HALF = "#D55E00", "#009E73", "#E69F00"
-_PERFECT = "#0072B2"
+_CRITICAL, _FASTEST, _HALF, _PERFECT = "#D55E00", "#009E73", "#E69F00", "#0072B2"
 _SEED, _MEAN = canvas.points(".", 6, canvas.MUTED), canvas.points("s", 5)
 _CURVE = {"color": canvas.INK, "linewidth": 1.2}
 _UPDATES = ("updates_min", "examples_min")  # constants of the fit of updates to the target
@@ -84,7 +78,7 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
 
 
 def _scalings(frame: pandas.DataFrame) -> list[ScalingRows]:
-    names = [name for name in run_series.varying_factors(frame) if name != chosen_rates.RATE]
+    names = [name for name in run_series.varying_factors(frame) if name != RATE]
     groups = frame.groupby([*names, "target_column", "target_value"], sort=False, dropna=False)
     return [
         ScalingRows(run_series.describe(dict(zip(names, key, strict=False))), rows)
