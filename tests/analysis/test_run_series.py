@@ -10,6 +10,15 @@ def test_words_of_factors_have_their_values_and_units():
     assert all(value in words for value in ("50 ms", "\N{MINUS SIGN}0.25", "2 threads"))
 
 
+def test_series_are_in_the_order_of_numbers_and_of_the_appearance_of_words():
+    cells = [("sgd", 0.3), ("adam", 0.1), ("adam", 0.04), ("sgd", 0.1), ("sgd", 0.3)]
+    frame = pandas.DataFrame(cells, columns=["optimizer", "learning_rate"])
+    found = run_series.split_series(frame.assign(batch_size=[8, 8, 8, 8, 16]))
+    values = [tuple(series.factors.values()) for series in found]
+    assert values == [(0.1, "sgd"), (0.3, "sgd"), (0.04, "adam"), (0.1, "adam")]
+    assert found[1].frame.index.tolist() == [0, 4]
+
+
 def test_the_base_batch_size_is_named_where_a_rule_reads_it():
     columns = ["batch_size", "learning_rate_scaling", "base_batch_size"]
     frame = pandas.DataFrame([(16, "none", 32), (16, "sqrt", 64)], columns=columns)

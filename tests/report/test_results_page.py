@@ -113,13 +113,11 @@ def test_a_study_that_trains_nothing_has_the_machine_and_the_time_of_its_timings
 
 def test_a_machine_without_versions_is_named_once_and_only_if_no_other_run_names_it(results):
     add_study(results, "commands")
-    unknown = disk.read_json(results / "runs" / "b" / "record.json")
-    disk.write_json(results / "runs" / "b" / "record.json", {**unknown, "versions": {}})
-    page, _ = write(results)
-    assert lines(page, " with Some CPU, 2 cores, 24 GB of memory, no GPU, python 3.11: 2 runs")
-    disk.write_json(results / "runs" / "a" / "record.json", {**unknown, "versions": {}})
-    page, _ = write(results)
-    assert lines(page, " with Some CPU, 2 cores, 24 GB of memory, no GPU: 2 runs")
+    record = disk.read_json(results / "runs" / "b" / "record.json")
+    for run, end in (("b", "no GPU, python 3.11: 2 runs"), ("a", "no GPU: 2 runs")):
+        disk.write_json(results / "runs" / run / "record.json", {**record, "versions": {}})
+        page, _ = write(results)
+        assert lines(page, f" with Some CPU, 2 cores, 24 GB of memory, {end}")
 
 
 def test_documents_with_the_largest_contradicted_share_come_first(results):

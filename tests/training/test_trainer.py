@@ -153,14 +153,11 @@ def test_running_out_of_memory_is_recorded(kind, refusal, described, monkeypatch
 
 
 PADDED_MODEL = """
-import keras
-from keras import layers
-
-
+from keras import Input, Model, layers
 def build(input_shape, classes):
-    inputs = keras.Input(input_shape)
+    inputs = Input(input_shape)
     x = layers.GlobalAveragePooling2D()(layers.ZeroPadding2D(4000)(inputs))
-    return keras.Model(inputs, layers.Dense(classes, activation="softmax")(x))
+    return Model(inputs, layers.Dense(classes, activation="softmax")(x))
 """
 
 
@@ -170,11 +167,10 @@ def test_an_allocators_refusal_is_recorded(results, tmp_path):
     model = tmp_path / "padded.py"
     model.write_text(PADDED_MODEL)
     run = run_name(model=model_files.token("padded", str(model)), batch_size=500, epochs=1)
-    limit = 16 * 10**9
     process = door(
         *("train", "--results", str(results), "--run", run, "--model-file", str(model)),
         warm=False,  # the limit is this process's own
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (16 * 10**9,) * 2),
     )
     assert process.wait(timeout=300) == 0
     done = record(results, run)

@@ -14,13 +14,7 @@ from typing import Any
 import numpy as np
 import pandas
 
-from batchscope.analysis import (
-    advice_series,
-    comparisons,
-    expectations,
-    run_series,
-    step_cost,
-)
+from batchscope.analysis import advice_series, comparisons, expectations, run_series, step_cost
 from batchscope.analysis.advice_series import (
     CRITICAL,
     MAX_DISTURBED_SHARE,

@@ -232,8 +232,5 @@ def _statement(
     if not any(pair.n for pair in pairs):
         return None
     return ComparisonWithBest.all_hold(
-        pairs,
-        ratio=comparison.is_cost,
-        pairs=math.comb(len(compared), 2),
-        negative=lower_is_better,
+        pairs, ratio=comparison.is_cost, pairs=math.comb(len(compared), 2), negative=lower_is_better
     )

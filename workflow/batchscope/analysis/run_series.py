@@ -138,13 +138,15 @@ def coupled_factors(frame: pandas.DataFrame) -> dict[str, list[Any]]:
 
 
 def split_series(frame: pandas.DataFrame, names: Iterable[str] | None = None) -> list[Series]:
-    """Return the series of a frame by its factors, or by `names`, in their order of appearance."""
+    """Return the series by factors, or by `names`; words as they appear, numbers ascending."""
     names = factor_columns(frame) if names is None else [*names]
     factors, varying = series_factors(frame, names), varying_factors(frame, names)
     if not factors:
         return [Series("", {}, frame)]
     result = []
-    for key, rows in frame.groupby(factors, sort=False, dropna=False):
+    words_first = sorted(factors, key=lambda name: frame[name].dtype.kind in "iuf")
+    ordered = frame.sort_values(words_first, key=_rank, kind="stable")
+    for key, rows in ordered.groupby(factors, sort=False, dropna=False):
         values = dict(zip(factors, map(factor_maps.plain_value, key), strict=True))
         # The label has all factors that vary in the frame but not in the series.
         constant = [name for name in varying if rows[name].nunique() == 1]
@@ -152,6 +154,11 @@ def split_series(frame: pandas.DataFrame, names: Iterable[str] | None = None) ->
         label = describe({name: rows[name].iloc[0] for name in constant})
         result.append(Series(label, values, rows))
     return result
+
+
+def _rank(column: pandas.Series) -> np.ndarray:
+    """Return the rank of each value: numbers ascend, words keep their order of appearance."""
+    return pandas.factorize(column, sort=column.dtype.kind in "iuf", use_na_sentinel=False)[0]
 
 
 def rows_with_factors(frame: pandas.DataFrame, factors: Mapping[str, Any]) -> pandas.DataFrame:
