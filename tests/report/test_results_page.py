@@ -150,17 +150,17 @@ def test_the_documents_of_a_study_have_a_section_each(results):
     assert {*records} == {*images(results)} == {"two"}
 
 
-def test_the_picture_is_the_figure_of_most_claims_or_the_primary_one(results):
-    loss = {"figure": "loss"}
-    add_study(results, "own", {}, loss, loss, {"figure": "missing"})
+def test_the_picture_is_the_figure_of_most_claims_or_the_primary_one_or_the_first(results):
+    add_study(results, "own", {}, *[{"figure": "loss"}] * 2, {"figure": "missing"})
     add_study(results, "plain")  # without claims
-    for study in ("own", "plain", "unfinished"):  # the last one has no report yet
-        for name in ("accuracy", "loss", "primary"):
+    add_study(results, "values")  # and without a primary figure
+    for study in ("own", "plain", "values", "unfinished"):  # the last one has no report yet
+        for name in ("accuracy", "loss", "primary")[: 2 if study == "values" else 3]:
             add_figure(results, study, "gap", name)
     page, records = write(results)
     assert records["own"]["picture"]["figure"] == "loss"
-    assert images(results) == {"own": "image of loss", "plain": "image of primary"}
-    assert {*records} == {"own", "plain"}
+    expected = {"own": "loss", "plain": "primary", "values": "accuracy"}
+    assert images(results) == {name: f"image of {figure}" for name, figure in expected.items()}
     assert lines(page, "gap: batch size 32, learning rate 0.4 (solid)")
 
 

@@ -90,13 +90,13 @@ def _write_records(results: Path, study: str, folder: Path) -> None:
 
 
 def _picture(study_folder: Path, claims: list[Row]) -> Record | None:
-    """Return the figure that most claims name; without claims, the primary figure."""
+    """Return the figure that most claims name; without claims, a primary figure or the first."""
     counts = Counter((row["experiment"], row["figure"]) for row in claims)
-    names = [name for name, _ in counts.most_common()]
     if not claims:
-        listings = sorted(study_folder.glob(f"*/figures/{LISTING}"))
-        names = [(path.parent.parent.name, PRIMARY) for path in listings]
-    for experiment, figure in names:
+        for folder in sorted(path.parent for path in study_folder.glob(f"*/figures/{LISTING}")):
+            figures = page_figures.entries(folder)
+            counts.update({(folder.parent.name, name): name == PRIMARY for name in figures})
+    for (experiment, figure), _ in counts.most_common():
         folder = study_folder / experiment / "figures"
         if (folder / f"{figure}.png").exists():
             entry = page_figures.entries(folder)[figure]
