@@ -348,6 +348,9 @@ def test_each_budget_names_its_own_best_size():
     (accuracy,) = tabs["epochs"]["rows"]
     assert difference(accuracy["cells"][0]) == ("−10", "−20", "0") and accuracy["shares"]
     assert experiment_section.equal_budgets(pandas.DataFrame()) == []
+    (group,) = experiment_section.equal_budgets(compared.assign(bound=0.1, verdict="provisional"))
+    (row,) = next(tab for tab in group["tabs"] if tab["name"] == "seconds")["rows"]
+    assert row["provisional"] and {cell["verdict"] for cell in row["cells"]} == {"beyond"}
     at_epochs = compared["budget"].eq("epochs")
     compared.loc[at_epochs, ["estimate", "low", "high"]] = None
     compared["reason"] = np.where(at_epochs, "alone", "")

@@ -10,6 +10,7 @@ import pandas
 
 from batchscope.analysis import comparisons, intervals, noise_scales, racing, run_series, step_cost
 from batchscope.analysis.chosen_rates import RATE
+from batchscope.analysis.verdicts import verdicts_of_intervals
 from batchscope.core import display
 from batchscope.core.display import Unit
 from batchscope.host import requirements
@@ -86,9 +87,8 @@ def final_noise_scales(runs: pandas.DataFrame) -> list[Row]:
     for size, size_runs in run_series.finished_runs(runs).groupby("batch_size"):
         ratio = noise_scales.from_runs(size_runs)
         values = text.with_interval([ratio.ratio, ratio.low, ratio.high], ratio.n)
-        shown = text.bracketed(values)
-        if ratio.is_lower_bound:
-            shown = f"at least {text.rounded(ratio.low)}"
+        at_least = f"at least {text.rounded(ratio.low)}"
+        shown = at_least if ratio.is_lower_bound else text.bracketed(values)
         if ratio.is_resolved:
             rows.append({"batch_size": int(size), "shown": shown})
     return rows
@@ -142,8 +142,10 @@ def _comparison_rows(
         for (_, _, outcome), group in frame.groupby(keys, sort=False, dropna=False):
             best = comparisons.best_batch_size(group)
             if best is not None and not group["reason"].isin(_NOT_COMPARED).all():
-                cells = {cell["batch_size"]: cell for cell in group.to_dict("records")}
                 row = {"shares": tasks.is_share(outcome), "best": best}
+                row["provisional"] = group["verdict"].eq(Verdict.PROVISIONAL).any()
+                group = group.assign(verdict=verdicts_of_intervals(group))
+                cells = {cell["batch_size"]: cell for cell in group.to_dict("records")}
                 yield {**group.iloc[0], **row, "cells": [cells.get(size) for size in sizes]}
 
 
