@@ -43,6 +43,7 @@ def add_study(results, name, *changes):
         rows = [{**CLAIM, **change} for change in changes]
         disk.write_rows(folder / "claims.csv", list(CLAIM), rows)
     advice = {"item": "recommendation", "batch_size": 32, "learning_rate": 0.4, "grade": "solid"}
+    advice["sizes"] = "16 32" if name == "values" else "32"
     disk.write_rows(folder / "gap" / "advice.csv", list(advice), [advice])
     runs = [{"run": run, "contended_seconds": 20.5} for run in ("a", "b")]
     for experiment in ("gap", "shares_runs"):
@@ -162,6 +163,7 @@ def test_the_picture_is_the_figure_of_most_claims_or_the_primary_one_or_the_firs
     expected = {"own": "loss", "plain": "primary", "values": "accuracy"}
     assert images(results) == {name: f"image of {figure}" for name, figure in expected.items()}
     assert lines(page, "gap: batch size 32, learning rate 0.4 (solid)")
+    assert lines(page, "gap: batch sizes 16 and 32 not distinguished, use 32, learning rate 0.4")
 
 
 def test_sections_of_other_studies_stay(results):

@@ -25,7 +25,7 @@ MAX_LINES = {
     "rules": 713,
 }
 # Damaged files, killed processes and groups on a real cluster need a test each.
-MAX_TEST_LINES = 24038
+MAX_TEST_LINES = 24040
 
 
 def lines(folder):
