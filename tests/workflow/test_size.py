@@ -15,7 +15,7 @@ MAX_LINES = {
     "measures": 2544,
     "datasets": 2385,
     "timing": 2264,
-    "report": 2021,
+    "report": 2025,
     "cli": 1452,
     "external": 1423,
     "store": 1181,
@@ -25,7 +25,7 @@ MAX_LINES = {
     "rules": 713,
 }
 # Damaged files, killed processes and groups on a real cluster need a test each.
-MAX_TEST_LINES = 24040
+MAX_TEST_LINES = 24041
 
 
 def lines(folder):

@@ -138,7 +138,7 @@ def coupled_factors(frame: pandas.DataFrame) -> dict[str, list[Any]]:
 
 
 def split_series(frame: pandas.DataFrame, names: Iterable[str] | None = None) -> list[Series]:
-    """Return the series by factors, or by `names`; words as they appear, numbers ascending."""
+    """Return the series by factors, or by `names`: texts as they appear, numbers ascending."""
     names = factor_columns(frame) if names is None else [*names]
     factors, varying = series_factors(frame, names), varying_factors(frame, names)
     if not factors:

@@ -142,11 +142,11 @@ def _comparison_rows(
         for (_, _, outcome), group in frame.groupby(keys, sort=False, dropna=False):
             best = comparisons.best_batch_size(group)
             if best is not None and not group["reason"].isin(_NOT_COMPARED).all():
-                row = {"shares": tasks.is_share(outcome), "best": best}
-                row["provisional"] = group["verdict"].eq(Verdict.PROVISIONAL).any()
+                columns = {"shares": tasks.is_share(outcome), "best": best}
+                columns["provisional"] = group["verdict"].eq(Verdict.PROVISIONAL).any()
                 group = group.assign(verdict=verdicts_of_intervals(group))
                 cells = {cell["batch_size"]: cell for cell in group.to_dict("records")}
-                yield {**group.iloc[0], **row, "cells": [cells.get(size) for size in sizes]}
+                yield {**group.iloc[0], **columns, "cells": [cells.get(size) for size in sizes]}
 
 
 def winner(cells: list[Row | None]) -> int | None:

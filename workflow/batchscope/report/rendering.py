@@ -20,8 +20,12 @@ from batchscope.report import text
 from batchscope.study import explanations
 
 _FILTERS = {
-    **dict(inspect.getmembers(display, inspect.isfunction)),
-    **dict(inspect.getmembers(text, inspect.isfunction)),
+    **{
+        name: function
+        for module in (display, text)
+        for name, function in inspect.getmembers(module, inspect.isfunction)
+        if function.__module__ == module.__name__
+    },
     "status": requirements.label,
     "verdict": text.VERDICTS.get,
 }
