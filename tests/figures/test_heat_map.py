@@ -73,7 +73,8 @@ def test_the_title_names_an_outcome_that_all_cells_have():
     frame = heat_map.select(tables(), RATE_MAP)
     other = frame.assign(outcome="best_validation_loss")
     frames = (frame, other, pandas.concat([frame, other]))
-    assert len({primary.with_title_and_caption(RATE_MAP, cells).title for cells in frames}) == 3
+    titles = [primary.with_title_and_caption(RATE_MAP, cells).title for cells in frames]
+    assert len({*titles}) == 3 and [title.count("0.2") for title in titles] == [1, 0, 0]
 
 
 def test_a_cell_is_the_mean_cost_of_its_seeds_or_counts_those_that_reached_the_target():

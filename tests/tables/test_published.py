@@ -42,7 +42,6 @@ def test_timings_of_several_seeds_have_a_mean_and_a_single_one_has_its_quartiles
     at_two_rates = pandas.concat([TIMED, TIMED.assign(learning_rate=0.2)])  # share a timing
     found = of("seconds_per_epoch", tables={"runs": at_two_rates})
     assert found["here"] == pytest.approx(2.1) and found["here_n"] == 2
-    # s / sqrt(2) is .1, and a time is not negative.
     assert (found["here_low"], found["here_high"]) == pytest.approx((0.8293795, 3.3706205))
     found = of("seconds_per_epoch", 64, tables={"runs": TIMED})
     assert found == {"here": 1.4, "here_low": 1.3, "here_high": 1.6}

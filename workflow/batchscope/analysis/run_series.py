@@ -144,8 +144,8 @@ def split_series(frame: pandas.DataFrame, names: Iterable[str] | None = None) ->
     if not factors:
         return [Series("", {}, frame)]
     result = []
-    words_first = sorted(factors, key=lambda name: frame[name].dtype.kind in "iuf")
-    ordered = frame.sort_values(words_first, key=_rank, kind="stable")
+    numbers_last = sorted(factors, key=lambda name: frame[name].dtype.kind in "iuf")
+    ordered = frame.sort_values(numbers_last, key=_rank, kind="stable")
     for key, rows in ordered.groupby(factors, sort=False, dropna=False):
         values = dict(zip(factors, map(factor_maps.plain_value, key), strict=True))
         # The label has all factors that vary in the frame but not in the series.
@@ -157,7 +157,7 @@ def split_series(frame: pandas.DataFrame, names: Iterable[str] | None = None) ->
 
 
 def _rank(column: pandas.Series) -> np.ndarray:
-    """Return the rank of each value: numbers ascend, words keep their order of appearance."""
+    """Return the rank of each value: numbers ascend, texts keep their order of appearance."""
     return pandas.factorize(column, sort=column.dtype.kind in "iuf", use_na_sentinel=False)[0]
 
 

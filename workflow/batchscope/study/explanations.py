@@ -51,7 +51,7 @@ EXPLANATIONS = {
     "claims": "The claims of a document share an error rate of 5 % (Benjamini and Hochberg 1995).",
     "p_value": "How often chance alone gives a result this strong; below 0.05 is evidence.",
     "margin": "The largest negligible difference, stated in the study or by default.",
-    "learning_rate": "The lowest loss among the tried rates that are not worse in loss or updates.",
+    "learning_rate": "The tried rate of lowest loss, among those not worse in loss or updates.",
     "epochs": "Epochs to the lowest validation loss, or all epochs if the loss still fell.",
     "patience": "Epochs without a lower validation loss after which a training stops.",
     "expected": "Mean over seeds with its interval, at the lowest validation loss.",
