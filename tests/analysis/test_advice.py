@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pandas
 import pytest
 import yaml
@@ -24,8 +25,9 @@ def test_sizes_within_every_margin_do_equally_well():
     found = advised()
     assert recommended(found) == ("not_distinguished", 32, "32 64 128", "solid")
     row = one(found, "recommendation")
-    assert (row["smallest"], row["largest"], row["verdict"]) == (32, 128, "within")
-    assert row["name"] == "seconds" and set(found["dataset"]) == {"digits"}
+    assert (row["name"], row["verdict"]) == ("seconds", "within") and set(found["dataset"]) == {
+        "digits"
+    }
     assert (found.loc[found["item"] == "check", "passed"] == 1).all()
     assert names(found, "suggestion") == set()
 
@@ -53,6 +55,17 @@ def test_the_recommended_size_is_within_every_margin_where_one_is(seconds, accur
     assert (row["verdict"] == "within") == (verdicts[row["batch_size"]] == "within")
 
 
+def test_learning_rates_are_told_before_and_after_scaling():
+    made = runs()
+    made["effective_learning_rate"] = made["learning_rate"] * made["batch_size"] / 16
+    found = advised(comparisons().assign(learning_rate=0.1), made)
+    rows = found[found["item"].isin(["recommendation", "size", "rate"])]
+    expected = rows["learning_rate"] * rows["batch_size"] / 16
+    assert len(rows) == 9 and np.allclose(rows["effective_learning_rate"], expected)
+    row = one(advised(made=made.assign(effective_learning_rate=np.nan)), "recommendation")
+    assert row["effective_learning_rate"] == row["learning_rate"]
+
+
 def test_three_to_five_seeds_are_read_off_their_intervals():
     found = advised(comparisons("bwwwb", n=4), runs(4))
     assert recommended(found) == ("not_distinguished", 32, "32 64 128", "provisional")
@@ -76,7 +89,7 @@ def test_memory_excludes_and_is_a_limit():
     )
     found = advised(limits=limits)
     assert recommended(found) == ("not_distinguished", 32, "32 64", "solid")
-    assert one(found, "limit", "memory")["largest"] == 100
+    assert one(found, "limit", "memory")["estimate"] == 100
     assert one(found, "limit", "knee")["estimate"] == 70
     sizes = found[found["item"] == "size"].set_index("batch_size")
     assert sizes.loc[128, ["name", "verdict"]].tolist() == ["memory", "beyond"]

@@ -41,7 +41,7 @@ def tables(cost=COST, target=True):
                 used = {"examples": used, "updates": used // size}
                 evaluations.append({**row, **used, "validation_loss": value})
     outcome = "examples" if target else "test_accuracy"
-    advice = [{"item": "recommendation", "batch_size": 32, "smallest": 32, "largest": 32}]
+    advice = [{"item": "recommendation", "batch_size": 32, "sizes": "32"}]
     for size, rate in CHOSEN.items():
         advice.append({"item": "limit", "name": outcome, "batch_size": size})
         advice.append({"item": "size", "batch_size": size, "learning_rate": rate})

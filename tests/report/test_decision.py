@@ -34,11 +34,11 @@ EXPECTED = {
 SERIES = {"model": "net", "dataset": "data", "machine": "local"}
 
 
-def _advice(best: bool = True, **head: Any) -> pandas.DataFrame:
+def _advice(best: bool = True, scaling_base: int = 0, **head: Any) -> pandas.DataFrame:
     recommended = {"item": "recommendation", "headline": "no_outcome", "n": 6}
     if best:
         recommended |= {"headline": "not_distinguished", "name": "seconds", "batch_size": 16}
-        recommended |= {"smallest": 16, "largest": 32, "sizes": "16 32", "learning_rate": 0.1}
+        recommended |= {"sizes": "16 32", "learning_rate": 0.1}
         recommended |= {"verdict": "within", "grade": "provisional"}
     rows = [recommended | head]
     limit = {"item": "limit", "estimate": 0.0, "low": -0.01, "high": 0.01, "bound": -0.02}
@@ -61,12 +61,14 @@ def _advice(best: bool = True, **head: Any) -> pandas.DataFrame:
         row = {"item": "rate", "batch_size": 16, "learning_rate": rate, "verdict": verdict}
         rows.append({**row, "reason": "failed" if verdict == "not_testable" else ""})
     rows += [
-        {"item": "limit", "name": "memory", "largest": 512, "reason": "lower_bound"},
+        {"item": "limit", "name": "memory", "estimate": 512, "reason": "lower_bound"},
         {"item": "check", "name": "rate_on_edge", "passed": 1},
         {"item": "check", "name": "seeds", "seeds_to_resolve": 9},
         {"item": "suggestion", "name": "test_set", "key": "test_examples", "value": "2401"},
     ]
-    return pandas.DataFrame(rows, columns=[*ADVICE]).assign(**SERIES)
+    frame = pandas.DataFrame(rows, columns=[*ADVICE]).assign(**SERIES)
+    factor = frame["batch_size"] / scaling_base if scaling_base else 1
+    return frame.assign(effective_learning_rate=frame["learning_rate"] * factor)
 
 
 def _comparisons() -> pandas.DataFrame:
@@ -155,16 +157,19 @@ def test_a_card_says_how_to_train_and_which_results_to_expect(study):
 def test_a_learning_rate_is_the_one_after_scaling_as_in_the_code(study):
     runs = _tables().runs.assign(optimizer="sgd", learning_rate_scaling="linear")
     runs["effective_learning_rate"] = runs["learning_rate"] * runs["batch_size"] / 8
-    card = card_of(study, runs=runs)
+    card = card_of(study, runs=runs, advice=_advice(scaling_base=8))
     assert "SGD(learning_rate=0.2)" in card["code"][0]
     assert "Use 16, learning rate 0.2:" in sentence("choice", card)
-    assert (card["best"]["rate"], card["best"]["scaled_rate"]) == ("0.1", "0.2")
+    assert (card["best"]["rate"], card["best"]["rate_before_scaling"]) == ("0.2", "0.1")
+    words = "Learning rate 0.2: as good: 0.6; failed: 2; worse: 0.1; before scaling: 0.1\n"
+    assert words in (text := terminal(card, guess=Guess(batch_size=8, learning_rate=0.1)))
+    assert text.count("2 times") == 2
     column = card["sizes"]["heads"].index("Learning rate")
     assert [row["cells"][column] for row in card["sizes"]["rows"]] == ["0.1", "0.2", "0.4"]
-    runs["effective_learning_rate"] = runs["learning_rate"] * (runs["batch_size"] / 8) ** 0.5
-    assert card_of(study, runs=runs)["best"]["scaled_rate"] == "0.1414"
-    runs["effective_learning_rate"] = runs["learning_rate"]
-    assert card_of(study, runs=runs)["best"]["scaled_rate"] == "0.1"
+    best = card_of(study, advice=_advice(scaling_base=7))["best"]
+    assert best["rate"] == "0.2286"
+    best = card_of(study, advice=_advice(scaling_base=16))["best"]
+    assert (best["rate"], best["rate_before_scaling"]) == ("0.1", "")
 
 
 def test_the_patience_is_the_one_of_the_runs(study):
@@ -251,6 +256,7 @@ def test_timings_that_are_disturbed_at_all_sizes_name_no_single_size(study):
 
 BASELINE = {"name": "baseline", "estimate": 0.49, "low": 0.44, "high": 0.55, "bound": 0.5}
 EDGE = {"name": "rate_on_edge", "batch_size": 8, "learning_rate": 0.01, "low": 0.01}
+EDGE |= {"effective_learning_rate": 0.01}
 
 
 @pytest.mark.parametrize(
@@ -360,13 +366,15 @@ def test_each_budget_names_its_own_best_size():
 
 def test_the_deciding_outcome_is_drawn_with_a_dot_per_seed():
     spec = figures.FIGURES["primary"]
-    frame = primary.select(_tables(), spec)
+    frame = primary.select(_tables(advice=_advice(sizes="8 32")), spec)
     assert len(frame) == 6 and set(frame["outcome"]) == {"seconds"}
-    assert frame.loc[frame["recommended"].eq(1), "batch_size"].unique().tolist() == [16, 32]
+    assert frame.loc[frame["recommended"].eq(1), "batch_size"].unique().tolist() == [8, 32]
     assert frame["value"].tolist() == pytest.approx([0.2, 0.21, 0.1, 0.11, 0.12, 0.13])
     assert "Shaded" in primary.with_title_and_caption(spec, frame).caption
     assert "Shaded" not in primary.with_title_and_caption(spec, frame.assign(recommended=0)).caption
-    assert len(figures.draw(frame, figures.FIGURES["primary"]).axes) == 1
+    (axes,) = figures.draw(frame, spec).axes
+    shaded = [patch.get_x() + patch.get_width() / 2 for patch in axes.patches]
+    assert shaded == pytest.approx([3, 5])  # log2 of the sizes; 16 between them is not shaded
     assert primary.select(figures.FigureTables(), spec).empty
 
 

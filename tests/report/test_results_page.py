@@ -42,8 +42,8 @@ def add_study(results, name, *changes):
     if changes:
         rows = [{**CLAIM, **change} for change in changes]
         disk.write_rows(folder / "claims.csv", list(CLAIM), rows)
-    advice = {"item": "recommendation", "batch_size": 32, "learning_rate": 0.4, "grade": "solid"}
-    advice["sizes"] = "16 32" if name == "values" else "32"
+    advice = {"item": "recommendation", "batch_size": 32, "effective_learning_rate": 0.4}
+    advice |= {"grade": "solid", "sizes": "16 32" if name == "values" else "32"}
     disk.write_rows(folder / "gap" / "advice.csv", list(advice), [advice])
     runs = [{"run": run, "contended_seconds": 20.5} for run in ("a", "b")]
     for experiment in ("gap", "shares_runs"):

@@ -83,13 +83,19 @@ _WITH_SIZES = (Headline.NOT_DISTINGUISHED, Headline.RECOMMENDED)
 
 def table(tables: AdviceTables, request: AdviceRequest) -> pandas.DataFrame:
     """Return the rows of every series with three batch sizes or more (see `ADVICE`)."""
-    rows = [
-        {**series.factors, **row}
-        for series in advice_series.from_tables(tables, request)
-        for row in _series_rows(series)
-    ]
+    rows = []
+    for series in advice_series.from_tables(tables, request):
+        for row in _series_rows(series):
+            size, rate = row.get("batch_size"), row.get(RATE)
+            effective_rate = series.effective_rates.get((size, rate), rate)
+            rows.append({**series.factors, **row, "effective_learning_rate": effective_rate})
     factors = run_series.factor_columns(tables.comparisons.drop(columns=RATE))
     return run_series.table(rows, ADVICE, factors)
+
+
+def listed_sizes(sizes: Any) -> list[int]:
+    """Return the batch sizes in a cell of `sizes`; a single one may be read as a number: 16.0."""
+    return [int(float(size)) for size in str(sizes or "").split()]
 
 
 def _series_rows(series: AdviceSeries) -> Iterator[Row]:
@@ -141,8 +147,6 @@ def _recommendation(series: AdviceSeries, checks: Sequence[Row], headline: Headl
         **row,
         "name": series.limits["outcome"].iloc[0],
         "batch_size": size,
-        "smallest": sizes[0],
-        "largest": sizes[-1],
         "sizes": " ".join(map(str, sizes)),
         RATE: series.rate_of_size(size),
         "verdict": Verdict.WITHIN if size in series.sizes_within else Verdict.NOT_RESOLVED,
@@ -188,7 +192,7 @@ def _limits(series: AdviceSeries) -> Iterator[Row]:
     if series.memory_limit_row:
         reason = Reason.NONE if math.isfinite(series.memory_limit) else Reason.LOWER_BOUND
         largest = int(series.memory_limit_row["max_batch_size"])
-        yield {"name": MEMORY, "largest": largest, "reason": reason}
+        yield {"name": MEMORY, "estimate": largest, "reason": reason}
     columns = ["noise_floor", "knee_fitted", "knee_batch_size"]
     knees = series.tables.limits.reindex(columns=columns).astype(float)
     knees = knees[~(knees.pop("noise_floor") > step_cost.MAX_NOISE)]

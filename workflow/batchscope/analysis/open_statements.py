@@ -8,13 +8,12 @@ kind of statement is a function that yields `_statement_row`.
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pandas
 
 from batchscope.analysis import advice, advice_series, run_series
-from batchscope.analysis.advice_series import RATE, AdviceSeries, AdviceTables
+from batchscope.analysis.advice_series import RATE, AdviceSeries, AdviceTables, Row
 from batchscope.analysis.racing import IN_RACE
 from batchscope.study import stages
 from batchscope.study.claims import Claim
@@ -24,7 +23,6 @@ from batchscope.study.suggestions import rounded
 
 _VERDICT_COLUMNS = ["estimate", "low", "high", "n", "verdict", "reason", "seeds_to_resolve"]
 MAX_RATES_BEYOND = 2  # number of learning rates that stages add beyond each edge of a grid
-Row = dict[str, Any]
 
 
 def claim_rows(
@@ -60,8 +58,9 @@ def race_rows(race: pandas.DataFrame, analyses: Sequence[int]) -> Iterator[Row]:
         racing = rates[rates["status"] == IN_RACE]
         behind = racing[racing["seeds"] < max(MIN_SEEDS, rates["seeds"].max())]
         for seeds, rows in behind.groupby("seeds"):
+            values = dict(zip(factors, key, strict=True))
             yield {
-                "statement": json.dumps(dict(zip(factors, key, strict=True)), default=_plain),
+                "statement": json.dumps(values, default=np.generic.item),
                 "n": seeds,
                 "seeds": stages.next_seeds(seeds, analyses),
                 "runs": json.dumps(sorted(rows["run"])),
@@ -91,12 +90,11 @@ def edge_rows(
             tried = series.tried_rates(size)
             is_highest = edge == tried[-1]
             rate = rounded(edge * edge / (tried[-2] if is_highest else tried[1]))
-            added_before = [
-                added
+            added_before = sum(
+                size in added.batch_sizes and (added.rate > added.edge) == is_highest
                 for added in added_rates
-                if size in added.batch_sizes and (added.rate > added.edge) == is_highest
-            ]
-            if len(added_before) < MAX_RATES_BEYOND:
+            )
+            if added_before < MAX_RATES_BEYOND:
                 sizes.setdefault((edge, rate), []).append(size)
         for (edge, rate), batch_sizes in sizes.items():
             yield {
@@ -122,7 +120,7 @@ def comparison_rows(tables: AdviceTables, request: advice_series.AdviceRequest) 
             runs = series.tables.runs[series.tables.runs["batch_size"].isin(sizes)]
             if row["n"] < _fewest_seeds(runs):  # the replicates are timing jobs, not seeds
                 runs = runs.iloc[:0]
-            statement = json.dumps({**factors, **compared}, default=_plain)
+            statement = json.dumps({**factors, **compared}, default=np.generic.item)
             yield _statement_row(statement, row, runs, request.analyses)
 
 
@@ -152,7 +150,3 @@ def _statement_row(
 def _fewest_seeds(runs: pandas.DataFrame) -> float:
     configured = [*run_series.factor_columns(runs), "batch_size"]
     return runs.groupby(configured, dropna=False)["seed"].nunique().min()
-
-
-def _plain(value: Any) -> Any:
-    return value.item()

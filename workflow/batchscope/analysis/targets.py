@@ -68,9 +68,7 @@ def first_crossing(used: Any, losses: Any, target: float, linear: bool = False) 
     if not len(reached):
         return math.inf
     row = int(reached[0])
-    if row == 0 or not math.isfinite(losses[row - 1]):
-        return float(used[row])
-    if not linear and losses[row] <= 0:
+    if row == 0 or not math.isfinite(losses[row - 1]) or (not linear and losses[row] <= 0):
         return float(used[row])
     before, after = float(losses[row - 1]), float(losses[row])
     if linear:

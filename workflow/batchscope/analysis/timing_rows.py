@@ -65,10 +65,8 @@ def one_row_per_configuration(
             row |= {name: _aggregated_value(rows[name], jobs, counted) for name in measured}
         summaries.append(row)
     # Whole numbers keep their type if some are missing, as for a timing that did not run.
-    integers = [name for name in rows if rows[name].dtype == "Int64"]
-    return pandas.DataFrame(summaries, columns=rows.columns).astype(
-        dict.fromkeys(integers, "Int64")
-    )
+    integers = {name: "Int64" for name in rows if rows[name].dtype == "Int64"}
+    return pandas.DataFrame(summaries, columns=rows.columns).astype(integers)
 
 
 def _aggregated_value(

@@ -15,7 +15,7 @@ import pandas
 import yaml
 
 from batchscope.analysis import advice_series, intervals, run_series, verdicts
-from batchscope.analysis.advice import BASELINE, RATE_ON_EDGE, Headline, Item
+from batchscope.analysis.advice import BASELINE, RATE_ON_EDGE, Headline, Item, listed_sizes
 from batchscope.analysis.chosen_rates import RATE
 from batchscope.analysis.expectations import COUNTED, EPOCH_SECONDS, PATIENCE
 from batchscope.core import display, project_files
@@ -136,13 +136,11 @@ def _card(factors: Row, tables: FigureTables) -> Row:
     """
     typed = run_series.with_integer_columns(tables.advice, ADVICE).astype(object)
     rows_by_item: dict[str, list[Row]] = {item: [] for item in Item}
-    scaled_rates = _scaled_rates(tables.runs)
     for row in typed.where(typed.notna(), None).to_dict("records"):
-        scaled_rate = scaled_rates.get((row["batch_size"], row[RATE]), row[RATE])
-        rows_by_item[row["item"]].append({**row, **_texts(row, scaled_rate)})
+        rows_by_item[row["item"]].append({**row, **_texts(row)})
     (recommendation,), limits = rows_by_item[Item.RECOMMENDATION], rows_by_item[Item.LIMIT]
     best = recommendation if recommendation["batch_size"] else None
-    compared, sizes = tables.comparisons, _sizes(recommendation)
+    compared, sizes = tables.comparisons, listed_sizes(recommendation["sizes"])
     names = dict.fromkeys(row["name"] for row in limits if row["batch_size"])
     checks = _merged_checks(rows_by_item[Item.CHECK])
     expected, stop, code = [], {}, []
@@ -185,31 +183,17 @@ def _card(factors: Row, tables: FigureTables) -> Row:
     }
 
 
-def _sizes(row: Row) -> list[int]:
-    # A single size in a column is read from the file as a number: 16.0.
-    return [int(float(size)) for size in str(row["sizes"] or "").split()]
-
-
-def _scaled_rates(runs: pandas.DataFrame) -> dict[tuple[int, float], float]:
-    """Return (batch size, learning rate) -> the learning rate after scaling."""
-    rates = runs.reindex(columns=["batch_size", RATE, "effective_learning_rate"]).dropna()
-    return {(size, rate): scaled for size, rate, scaled in rates.to_numpy()}
-
-
-def _texts(row: Row, scaled_rate: float | None) -> Row:
-    """Return the numbers of a row of advice.csv as text.
-
-    Args:
-        scaled_rate: Its learning rate after scaling.
-    """
+def _texts(row: Row) -> Row:
+    """Return the numbers of a row of advice.csv as text; `rate` is the one after scaling."""
     minutes, name = row["minutes_to_resolve"], str(row["name"])
     unit = text.difference_unit(name) if row["item"] == Item.LIMIT else display.PLAIN
     interval = text.bracketed([row[end] for end in text.ESTIMATE], unit)
-    rate = "" if row[RATE] is None else display.shortest(float(row[RATE]))
-    is_scaled = rate != "" and not math.isclose(row[RATE], scaled_rate)
+    rate, effective = row[RATE], row["effective_learning_rate"]
+    rate_text = "" if rate is None else display.shortest(float(rate))
+    is_scaled = rate is not None and not math.isclose(rate, effective)
     return {
-        "rate": rate,
-        "scaled_rate": display.number(scaled_rate, 4) if is_scaled else rate,
+        "rate": display.number(effective, 4) if is_scaled else rate_text,
+        "rate_before_scaling": rate_text if is_scaled else "",
         "shown": _expectation_text(row) if row["item"] == Item.EXPECTATION else interval,
         "cost": "" if minutes is None else display.duration(60 * float(minutes)),
     }
@@ -293,7 +277,7 @@ def _size_table(
     sizes: Sequence[Row], best: Row | None, compared: pandas.DataFrame, expected: Sequence[Row]
 ) -> Row:
     """Return the table with a row per batch size: its verdict, and the columns that have values."""
-    columns = {"Learning rate": {row["batch_size"]: row["scaled_rate"] for row in sizes}}
+    columns = {"Learning rate": {row["batch_size"]: row["rate"] for row in sizes}}
     for title, cost, budget in _COST_COLUMNS:
         costs = _comparisons_at(compared, cost, budget)
         unit = text.unit(cost, costs["mean"])
@@ -344,7 +328,9 @@ def _merged_checks(check_rows: Sequence[Row]) -> list[Row]:
     checks: dict[str, Row] = {}
     for row in check_rows:
         state = {1: "passed", 0: "failed"}.get(row["passed"], "open")
-        check = checks.setdefault(row["name"], {**row, "state": state, "sizes": _sizes(row)})
+        check = checks.setdefault(
+            row["name"], {**row, "state": state, "sizes": listed_sizes(row["sizes"])}
+        )
         if check["batch_size"]:
             check["sizes"].append(row["batch_size"])
     return sorted(checks.values(), key=lambda row: row["state"] == "passed")

@@ -117,7 +117,7 @@ def _claim(row: Row) -> Record:
 
 def _recommendations(study_folder: Path) -> list[Record]:
     """Return the recommendations of a study's experiments."""
-    names = ("sizes", "batch_size", "learning_rate", "grade")
+    names = ("sizes", "batch_size", "effective_learning_rate", "grade")
     return [
         {"experiment": path.parent.name, **{name: row[name] for name in names}}
         for path in sorted(study_folder.glob("*/advice.csv"))

@@ -11,6 +11,7 @@ import pandas
 from matplotlib.figure import Figure
 
 from batchscope.analysis import run_series
+from batchscope.analysis.advice import Item, listed_sizes
 from batchscope.analysis.chosen_rates import RATE
 from batchscope.analysis.targets import Target
 from batchscope.analysis.trainings import RUN_LOSS
@@ -89,10 +90,10 @@ def _outcome_rows(series: FigureTables, outcome: str) -> pandas.DataFrame:
     compared = compared[compared["budget"].isin(budgets)].drop_duplicates("batch_size")
     if compared.empty:
         return pandas.DataFrame(columns=_COLUMNS)
-    recommended = advice[advice["item"].eq("recommendation") & advice["smallest"].notna()]
-    low, high = recommended[["smallest", "largest"]].iloc[0] if len(recommended) else (1, 0)
-    is_inside = compared["batch_size"].between(low, high).astype(int)
-    frame = compared.assign(outcome=outcome, recommended=is_inside)
+    recommended = advice[advice["item"].eq(Item.RECOMMENDATION) & advice["batch_size"].notna()]
+    sizes = [size for cell in recommended["sizes"] for size in listed_sizes(cell)]
+    is_recommended = compared["batch_size"].isin(sizes).astype(int)
+    frame = compared.assign(outcome=outcome, recommended=is_recommended)
     frame = frame.merge(_seed_values(outcome, compared, series), on="batch_size", how="left")
     return frame.sort_values(["batch_size", "seed"]).reindex(columns=_COLUMNS)
 
@@ -135,10 +136,10 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     contents = [_content(group) for group in run_series.split_series(frame)[: canvas.MAX_SERIES]]
     figure, grid = by_batch_size.draw_contents(frame, contents, min(2, len(contents)))
     for axes, content in zip(grid, contents, strict=True):
-        inside = content.frame.loc[content.frame["recommended"].eq(1), "batch_size"]
+        recommended = content.frame.loc[content.frame["recommended"].eq(1), "batch_size"]
         half = canvas.min_doublings(content.frame["batch_size"].tolist()) / 2
-        if len(inside):
-            axes.axvspan(*(np.log2([inside.min(), inside.max()]) + [-half, half]), **_RECOMMENDED)
+        for position in np.log2(recommended.unique()):
+            axes.axvspan(position - half, position + half, **_RECOMMENDED)
     return figure
 
 
