@@ -178,6 +178,7 @@ CRITICAL = pandas.DataFrame(
 )
 NOISY = runs().assign(seconds_per_epoch_q3=1.3)
 UNLIKE = CRITICAL.assign(lack_of_fit=0.01)
+NOISY_SWEEP = pandas.DataFrame({"noise_floor": [1.3]})
 DISTURBED = pandas.DataFrame({"blocks": [10], "disturbed_blocks": [5]})
 FRESH = "{until: decided, at_most: 12, first: 6}"
 EXTERNAL = ASKED._replace(keys_to_add=suggestions.EXTERNAL_KEYS)
@@ -189,6 +190,7 @@ BLOCKS = "measure.time_epoch.blocks"
     [
         ({"made": runs().assign(test_examples=50)}, "test_set", "test_examples", "119"),
         ({"made": NOISY[NOISY["batch_size"] == 32]}, "timings_disturbed", BLOCKS, "21"),
+        ({"limits": NOISY_SWEEP}, "timings_disturbed", "--forcerun", "throughput"),
         ({"frame": flagged("test_accuracy", "still_falling")}, "still_falling", "epochs", "20"),
         ({"critical": UNLIKE}, "lack_of_fit", None, None),
         ({"asked": ASKED._replace(planned=12)}, "seeds_planned", "seeds", "12"),
@@ -249,6 +251,8 @@ UNTIMED = runs().drop(columns="train_seconds")
 FIRST = comparisons("bwnwb")
 FIRST.loc[FIRST["verdict"] == "not_resolved", "reason"] = "at_first_evaluation"
 RARE = runs().assign(evaluate_every=59)
+# One value for all sizes evaluates none of them less often, and trains none of them shorter.
+BY_SIZE = runs().assign(evaluate_every=runs()["batch_size"], epochs=runs()["batch_size"])
 
 
 @pytest.mark.parametrize(
@@ -264,7 +268,9 @@ RARE = runs().assign(evaluate_every=59)
         ({"frame": comparisons("")}, "target", "evaluate_every", "100"),
         ({"frame": comparisons(""), "made": RARE}, "target", "evaluate_every", "29"),
         ({"frame": comparisons("fffff")}, "longer_training", "epochs", "20"),
+        ({"frame": comparisons("fffff"), "made": BY_SIZE}, "longer_training", "epochs", "512"),
         ({"frame": FIRST}, "target", "evaluate_every", "100"),
+        ({"frame": FIRST, "made": BY_SIZE}, "target", "evaluate_every", "8"),
     ],
 )
 def test_what_is_missing_lowers_the_grade(given, need, key, value):
@@ -338,6 +344,10 @@ def test_seeds_in_stages_are_wanted_after_the_last_interim_analysis_alone():
     assert "seeds" not in names(found, "suggestion")
     check = one(found, "check", "interim")
     assert (check["passed"], check["estimate"], check["bound"]) == (0, 6, 28)
+    assert check["reason"] == ""
+    bounded = frame.assign(reason=frame["verdict"].map({"not_resolved": "at_first_evaluation"}))
+    found = advised(bounded, asked=staged)
+    assert one(found, "check", "interim")["reason"] == "at_first_evaluation"
     frame.loc[frame["verdict"] == "not_resolved", "n"] = 13  # the recommended size was decided at 6
     assert one(advised(frame, asked=staged), "check", "interim")["estimate"] == 13
     frame = comparisons("bwwwn")
@@ -370,7 +380,7 @@ def test_a_fastest_size_that_something_excludes_is_told():
     check = one(found, "check", "fastest")
     assert (check["passed"], check["batch_size"]) == (0, 256)
     change = one(found, "suggestion", "fastest")
-    assert yaml.safe_load(change["value"]) == [16, 32, 64, 128]
+    assert (change["key"], yaml.safe_load(change["value"])) == ("batch_size", [16, 32, 64, 128])
     assert "fastest" not in set(advised()["name"])
 
 

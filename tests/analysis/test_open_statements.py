@@ -48,6 +48,10 @@ def test_the_runs_that_an_open_claim_reads_get_the_seeds_of_the_next_look():
     later = runs()
     later["seed"] += 100
     assert of_claim(later) == [(seeds, every)]  # of the first seed, whichever it is
+    # A seed of which a run failed is left out, so that too few are paired.
+    assert of_claim(runs(), {"verdict": "provisional", "n": 5}) == [(seeds, every)]
+    timed = {"table": "throughput", "column": "examples_per_second"}
+    assert of_claim(runs(), {"verdict": "provisional", "n": 3}, **timed) == [(None, [])]
     # Keys of rows that are no factors of runs select none of them.
     assert of_claim(runs(), cells={"epoch": (3,)}) == [(seeds, every)]
 
@@ -66,7 +70,7 @@ def test_what_has_fewer_seeds_than_others_comes_up_to_them():
         {"low": math.nan},  # an open end
         {"low": 0.1, "high": 0.1},  # replicates that are alike
         {"reason": "rate_on_edge"},
-        {"verdict": "provisional"},
+        {"verdict": "one_seed"},
     ],
 )
 def test_what_seeds_do_not_settle_asks_for_none(row):

@@ -33,6 +33,11 @@ def test_what_has_no_value_is_passed_over_and_what_is_infinite_is_not():
     assert targets.value_at_budget(UPDATES, [4.0, math.inf, 1.0, 1.0], 15) == 4
     assert math.isnan(targets.value_at_budget([], [], 1))
     assert math.isnan(targets.value_at_budget([math.nan], [1.0], 1))
+    seconds, values = [1.0, math.nan, 3.0, math.nan], [4.0, 3.0, 2.0, 1.0]  # of some rows of a log
+    at = [targets.value_at_budget(seconds, values, budget) for budget in (1, 2, 3, 4)]
+    assert at == pytest.approx([4, 3, 2, math.nan], nan_ok=True)
+    evaluated = {"seconds": np.array(seconds), "validation_loss": np.array(values)}
+    assert targets.Target("validation_loss", 3.0).crossing(evaluated, "seconds", ()) < 3
     # Rounding of an epoch is no shorter training.
     assert targets.value_at_budget([0.1, 0.2, 0.1 * 3], [3.0, 2.0, 1.0], 0.3) == 1
     assert targets.value_at_budget([0.1, 0.3 - 1e-16], [3.0, 1.0], 0.3) == 1

@@ -115,7 +115,11 @@ def test_where_nothing_stopped_a_run_values_are_lower_bounds():
 @pytest.mark.parametrize("outcome", ["test_accuracy", "test_loss"])
 @pytest.mark.parametrize(
     ("mark", "reason"),
-    [("on_edge", Reason.RATE_ON_EDGE), ("at_first", Reason.AT_FIRST_EVALUATION)],
+    [
+        ("on_edge", Reason.RATE_ON_EDGE),
+        ("at_first", Reason.AT_FIRST_EVALUATION),
+        ("rate_left", Reason.RATE_LEFT),
+    ],
 )
 def test_an_end_that_may_be_better_opens_the_interval(outcome, sign, verdict, mark, reason):
     """At the winning end it changes nothing; at the losing one it leaves the trend open."""

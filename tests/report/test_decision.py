@@ -117,9 +117,9 @@ def more_advice(*rows, **head) -> pandas.DataFrame:
     return pandas.concat([_advice(**head), pandas.DataFrame(rows).assign(**SERIES)])
 
 
-def sentence(macro: str, card: dict[str, Any]) -> str:
+def sentence(macro: str, *card: dict[str, Any]) -> str:
     return str(
-        getattr(rendering._environment().get_template("decision.txt.j2").module, macro)(card)
+        getattr(rendering._environment().get_template("decision.txt.j2").module, macro)(*card)
     )
 
 
@@ -195,6 +195,10 @@ def test_a_grade_names_what_it_lacks(study):
     card = card_of(study, advice=more_advice(interim))
     assert "6 of 28" in sentence("grade_reasons", card)
     assert "6 of 9" not in sentence("grade_reasons", card)
+    check = next(row for row in card["checks"] if row["name"] == "interim")
+    assert "run the study again" in sentence("check", card, check)
+    # Seeds decide nothing about a cost that is an upper bound.
+    assert "again" not in sentence("check", card, {**check, "reason": "at_first_evaluation"})
     advice = _advice()
     card = card_of(study, advice=advice[advice["item"] != "check"])
     assert sentence("grade_reasons", card).endswith(" 32")

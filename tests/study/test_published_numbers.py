@@ -28,25 +28,30 @@ def series(**factors):
 
 
 def test_an_experiment_of_a_command_takes_its_own_factors_and_columns(tmp_path):
+    shared = {"fast": True, "batch_size": [4, 32], "memory_mb": [500.5, 510]}
     numbers = [
-        {"framework": name, "batch_size": [4, 8], "memory_mb": [500.5, 510], column: [5, 6]}
+        {"framework": name, **shared, column: [5, 6]}
         for name, column in (("mxnet", "utilisation_percent"), ("jax", "examples_per_second"))
     ]
     raw = commanded.study(
         tmp_path,
         "framework={framework}",
-        vary={"batch_size": [4, 8, 16], "framework": ["jax", "mxnet"]},
+        "fast={fast}",
+        vary={"batch_size": [4, 8, 16], "framework": ["jax", "mxnet"], "fast": [True]},
         alone=True,
         published={"usage": {**DOCUMENT, "numbers": numbers}},
     )
     planned = planner.make(raw, folder=tmp_path)
     usage = planned.experiments["a"].numbers["usage"]
-    assert [item.factors for item in usage] == [{"framework": "mxnet"}, {"framework": "jax"}]
+    frameworks = [{"framework": name, "fast": True} for name in ("mxnet", "jax")]
+    assert [item.factors for item in usage] == frameworks
     assert usage[0].columns == {"memory_mb": (500.5, 510.0), "utilisation_percent": (5.0, 6.0)}
     study_tables.write(tmp_path, planned, "a", tmp_path)
     frame = csv_tables.read(tmp_path / "published.csv")
     assert frame["own_framework"].tolist() == ["mxnet"] * 4 + ["jax"] * 4
-    assert set(frame["series"]) == {"framework mxnet", "framework jax"}
+    assert set(frame["series"]) == {"framework mxnet, fast true", "framework jax, fast true"}
+    # The runs of these factors are found, as the size that is not in the grid shows.
+    assert set(frame.loc[frame["batch_size"] == 32, "here_reason"]) == {"not_in_grid"}
 
 
 def test_columns_of_documents_are_of_figures_and_no_factors():

@@ -91,6 +91,7 @@ def rates(*values):
         ),
         (CASES, "batch_size", {None: [32, 64]}, {"cases": [LARGE, {**LARGE, "batch_size": 64}]}),
         ({}, "batch_size", {None: [16]}, {"vary": {"batch_size": [16]}}),
+        (CASES, "batch_size", {32: [16]}, {"cases": [SMALL]}),  # without the size 32
         (TIMED, "measure.time_epoch.blocks", {None: 21}, {"measure": MORE_BLOCKS}),
         ({}, "learning_rate", {None: ""}, {}),
         ({}, "test_examples", {None: 100}, {}),

@@ -73,12 +73,12 @@ def test_trends_that_documents_state_of_whole_experiments_are_asked(tmp_path):
     assert study_tables._stated_directions(study, "second") == {}
 
 
-def tabulated(folder, seeds, failed=(), budgets=()):
+def tabulated(folder, seeds, failed=(), budgets=(), added=()):
     """Write records and tables of some seeds; return the target of the comparisons.
 
-    From seed 2 on, losses are 1.5 times as high.
+    From seed 2 on, losses are 1.5 times as high. `added` are further runs.
     """
-    study = synthetic.study(synthetic.grid([16, 32, 64], range(seeds)), {})
+    study = synthetic.study([*synthetic.grid([16, 32, 64], range(seeds)), *added], {})
     experiment = study.experiments["gap"]
     keys = experiment.keys.model_copy(update={"budgets": dict(budgets)})
     study.experiments["gap"] = changed = replace(experiment, keys=keys)
@@ -103,6 +103,7 @@ def test_more_seeds_move_no_default_target_until_its_file_is_deleted(tmp_path):
     assert (stored["column"], stored["value"]) == ("validation_loss", first)
     assert stored["series"]["dataset"] == "digits" and "learning_rate" not in stored["series"]
     assert tabulated(tmp_path, 3) == first
+    assert tabulated(tmp_path, 3, added=synthetic.grid([8], range(3), epochs=20)) == first
     fits = csv_tables.read(tmp_path / "tables" / "critical_batch_size.csv")
     assert fits["target_value"].iloc[-1] == first
     stated = tabulated(tmp_path, 3, budgets={"target": {"validation_loss": 0.7}})

@@ -220,9 +220,12 @@ def _checks(series: AdviceSeries) -> Iterator[Row]:
         change = (SEEDS, planned) if seeds < planned else ()
         yield _check("seeds_planned", seeds == planned, *change, estimate=seeds, bound=planned)
     if analyses:
-        seeds = max([series.replicates, *series.unresolved_limits["n"].dropna().astype(int)])
-        decided = series.unresolved_limits.empty
-        yield _check("interim", decided, estimate=seeds, bound=analyses[-1])
+        unresolved = series.unresolved_limits
+        seeds = max([series.replicates, *unresolved["n"].dropna().astype(int)])
+        # More seeds help unless every open limit has a reason.
+        reason = min(unresolved["reason"].fillna(""), default="")
+        numbers = {"estimate": seeds, "bound": analyses[-1], "reason": reason}
+        yield _check("interim", unresolved.empty, **numbers)
 
 
 def _check(name: str, passed: Any, key: str = "", value: Any = "", **numbers: Any) -> Row:
@@ -299,13 +302,14 @@ def _still_falling_checks(series: AdviceSeries) -> Iterator[Row]:
     sizes = {*series.limits.loc[series.limits["still_falling"] == 1, "batch_size"]}
     for size in sorted(map(int, sizes)):
         cost = {"batch_size": size, "minutes_to_resolve": 2 * series.training_minutes}
-        yield _check("still_falling", False, *_more_epochs(series, size), **cost)
+        yield _check("still_falling", False, *_more_epochs(series, [size]), **cost)
     if len(series.limits) and not sizes:
         yield _check("still_falling", True)
 
 
-def _more_epochs(series: AdviceSeries, size: int) -> tuple[str, Any]:
-    epochs = series.run_columns("batch_size", EPOCHS).groupby("batch_size")[EPOCHS].max().get(size)
+def _more_epochs(series: AdviceSeries, sizes: Iterable[int]) -> tuple[str, Any]:
+    runs = series.run_columns("batch_size", EPOCHS)
+    epochs = runs.loc[runs["batch_size"].isin(sizes), EPOCHS].max()
     return EPOCHS, "" if pandas.isna(epochs) else 2 * int(epochs)
 
 
@@ -334,7 +338,7 @@ def _timing_checks(series: AdviceSeries) -> Iterator[Row]:
     rerun = (suggestions.RERUN, suggestions.SWEEP_TIMING)
     for disturbed, blocks, noise in series.tables.limits.reindex(columns=names).to_numpy(float):
         measured.append((None, disturbed / blocks, MAX_DISTURBED_SHARE, rerun))
-        measured.append((None, noise, step_cost.MAX_NOISE, more_blocks))
+        measured.append((None, noise, step_cost.MAX_NOISE, rerun))
     measured = [row for row in measured if not math.isnan(row[1])]
     failed = [row for row in measured if row[1] > row[2]]
     failed.sort(key=lambda row: row[0] is not None)  # rows without a size come first
@@ -351,7 +355,7 @@ def _seconds_checks(series: AdviceSeries) -> Iterator[Row]:
         yield _check("times_compared", False)
     if (fastest := comparisons.best_batch_size(rows)) in series.excluded_sizes(series.outcomes):
         sizes = [size for size in series.sizes if size != fastest]
-        yield _check("fastest", False, "vary.batch_size", sizes, batch_size=fastest)
+        yield _check("fastest", False, "batch_size", sizes, batch_size=fastest)
 
 
 def _needs(series: AdviceSeries) -> Iterator[Need]:
@@ -365,12 +369,12 @@ def _needs(series: AdviceSeries) -> Iterator[Need]:
     can_evaluate_more = trained.keys_to_add == suggestions.TRAINING_KEYS
     if can_evaluate_more and (is_bound or (costs.empty and not series.has_schedule)):
         # The suggestion is half the examples between two evaluations, or a quarter of an epoch.
-        interval, epoch = series.run_columns("evaluate_every", "train_examples").max().fillna(0)
+        columns = {"evaluate_every": "min", "train_examples": "max"}
+        interval, epoch = series.run_columns(*columns).agg(columns).fillna(0)
         examples = int(interval // 2 if interval else epoch // 4)
         yield Need("target", "evaluate_every", examples or "", minutes)
     elif len(costs) and costs["mean"].isna().all():
-        key, value = _more_epochs(series, int(costs["batch_size"].iloc[0]))
-        yield Need("longer_training", key, value, 2 * minutes)
+        yield Need("longer_training", *_more_epochs(series, series.sizes), 2 * minutes)
     seeds, used_seeds = unresolved["seeds_to_resolve"].max(), series.tables.runs.get("seed")
     is_open = unresolved["verdict"] == Verdict.NOT_RESOLVED
     unresolvable = unresolved.loc[is_open, "seeds_to_resolve"].isna().any()

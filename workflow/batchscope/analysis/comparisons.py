@@ -50,10 +50,10 @@ class ComparisonWithBest(Statement):
             best = min(compared, key=lambda contrast: contrast.mean)
             if low > -margin or high < -margin:
                 break
-        verdict, reason, needed = Verdict.NOT_RESOLVED, Reason.NONE, None
+        verdict, reason, needed, n = Verdict.NOT_RESOLVED, Reason.NONE, None, best.n
         if self.n < MIN_SEEDS:
             verdict = Verdict.PROVISIONAL if best.n > 1 else Verdict.ONE_SEED
-            needed = MIN_SEEDS
+            needed, n = MIN_SEEDS, min(contrast.n for contrast in compared)
         elif low > -margin:
             verdict = Verdict.WITHIN
         elif high < -margin:
@@ -69,7 +69,7 @@ class ComparisonWithBest(Statement):
             "verdict": verdict,
             "reason": reason,
             **verdicts.interval_columns(numbers, self.ratio),
-            "n": best.n,
+            "n": n,
             "seeds_to_resolve": needed,
             "against": best.cells["against"],
         }

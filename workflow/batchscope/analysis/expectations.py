@@ -103,7 +103,10 @@ def expectation_rows(series: AdviceSeries) -> Iterator[Row]:
             row = {"batch_size": size, RATE: rate, "key": place, "name": name}
             row |= _summary(name, column[selected].dropna())
             if name in values and row["n"] >= MIN_SEEDS_FOR_INTERVAL:
-                row["low"], row["high"] = compared.loc[(name, size), ["mean_low", "mean_high"]]
+                # An outcome that chooses the rates is read at the rates that other seeds choose.
+                mean, *ends = compared.loc[(name, size), ["mean", "mean_low", "mean_high"]]
+                row["estimate"] = row["estimate"] if math.isnan(mean) else mean
+                row["low"], row["high"] = ends
             yield row
 
 

@@ -20,6 +20,7 @@ from batchscope.study.claims import Claim
 from batchscope.study.outcomes import MIN_SEEDS, Reason, Verdict
 from batchscope.study.stages import AddedRate
 from batchscope.study.suggestions import rounded
+from batchscope.study.table_entries import TIMING_TABLES
 
 _VERDICT_COLUMNS = ["estimate", "low", "high", "n", "verdict", "reason", "seeds_to_resolve"]
 MAX_RATES_BEYOND = 2  # number of learning rates that stages add beyond each edge of a grid
@@ -42,9 +43,10 @@ def claim_rows(
             for cells in selections:
                 matches = [runs[name].isin(cells[name]) for name in cells if name in factors]
                 selected |= np.all(matches, axis=0)  # without factors all runs are selected
-            # Seeds are added on this machine only.
-            names_machine = any("machine" in cells for cells in selections)
-            claim_runs = runs.iloc[:0] if names_machine else runs[selected]
+            # Seeds are added on this machine only, and a timing has jobs instead of seeds.
+            has_seeds = not any("machine" in cells for cells in selections)
+            has_seeds &= claim.test.table not in TIMING_TABLES
+            claim_runs = runs[selected] if has_seeds else runs.iloc[:0]
             yield _statement_row(claim.id, row, claim_runs, analyses)
 
 
@@ -139,7 +141,8 @@ def _statement_row(
     ends = row[["low", "high"]].astype(float)
     bounded = ends.notna().all() and ends["low"] != ends["high"]
     has_reason = pandas.notna(row["reason"]) and row["reason"] != Reason.NONE
-    if row["verdict"] != Verdict.NOT_RESOLVED or has_reason or not bounded or runs.empty:
+    undecided = row["verdict"] in (Verdict.NOT_RESOLVED, Verdict.PROVISIONAL)
+    if not undecided or has_reason or not bounded or runs.empty:
         return result
     if next_seeds := stages.next_seeds(_fewest_seeds(runs), analyses):
         names = sorted(runs.loc[runs["seed"] == runs["seed"].min(), "run"])

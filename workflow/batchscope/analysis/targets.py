@@ -29,9 +29,12 @@ def value_at_budget(used: Any, values: Any, budget: float, logarithmic: bool = F
     """Return the value of a training at a budget; NaN if it ended before, or began after it.
 
     `used` is the budget that was used at each evaluation, ascending. Values between two evaluations
-    are interpolated linearly, or their logarithms are. An evaluation without a value is left out.
+    are interpolated linearly, or their logarithms are. An evaluation without a value, or with an
+    unknown budget, is left out.
     """
     used, values = np.asarray(used, float), np.asarray(values, float)
+    is_known = ~np.isnan(used)
+    used, values = used[is_known], values[is_known]
     if is_ended_before(used, budget):
         return math.nan
     has_value = ~np.isnan(values)
@@ -92,10 +95,10 @@ class Target:
             return math.nan  # the training is missing
         losses = tasks.where_lower_is_better(evaluated[self.column], self.column, metrics)
         target = tasks.where_lower_is_better(self.value, self.column, metrics)
-        has_loss = ~np.isnan(losses)
-        order = np.argsort(used[has_loss], kind="stable")
+        is_known = ~(np.isnan(losses) | np.isnan(used))
+        order = np.argsort(used[is_known], kind="stable")
         linear = tasks.user_metric(self.column, metrics) is not None
-        return first_crossing(used[has_loss][order], losses[has_loss][order], target, linear)
+        return first_crossing(used[is_known][order], losses[is_known][order], target, linear)
 
     def crossings(
         self, rows: pandas.DataFrame, axis: str, by: list[str], metrics: Metrics

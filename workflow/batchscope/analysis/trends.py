@@ -130,4 +130,6 @@ def _reason_maybe_better(comparison: BudgetComparison, end: int, sizes: np.ndarr
     """Return the reason why the batch sizes at one end may be better than measured."""
     if comparison.chosen.on_edge[end]:
         return Reason.RATE_ON_EDGE
-    return Reason.AT_FIRST_EVALUATION if {*sizes} & {*comparison.at_first} else Reason.NONE
+    if {*sizes} & {*comparison.at_first}:
+        return Reason.AT_FIRST_EVALUATION
+    return Reason.RATE_LEFT if {*sizes} & {*comparison.rate_left} else Reason.NONE

@@ -323,6 +323,8 @@ def _planned_test(
 
     if test.over not in readers:
         problems.append(unknown((*place, "over", test.over), "factor", readers))
+    elif test.type in ("trend", "interaction", "exception") and _has_texts(test, experiment):
+        problems.append(received((*place, "over"), test.over, "a factor with numbers"))
     changed: dict[str, Any] = {"over": columns.get(test.over, test.over)}
     for key in {"cells", "of", "to"} & {*type(test).model_fields}:
         changed[key] = read_cells((*place, key), getattr(test, key))
@@ -338,6 +340,14 @@ def _planned_test(
         problems.append(Problem((*place, "cells"), text))
     problems += [*_unusable_columns(place, test, experiment), *_unpaired_sides(place, test)]
     return test, problems
+
+
+def _has_texts(test: Test, experiment: PlannedExperiment) -> bool:
+    """Return whether `over` is a factor, or a key of the table, with texts as values."""
+    if test.over in TABLES[test.table].keys:
+        return TABLES[test.table].columns[test.over].kind == "str"
+    factors = [*experiment.factors(), *(run.factors for run in experiment.commands.values())]
+    return test.over == MACHINE or any(isinstance(each.get(test.over), str) for each in factors)
 
 
 def _read_number(value: Any) -> int | float:

@@ -32,7 +32,7 @@ _ESTIMATE_COLUMNS = {
     "bound": Column("Margin to compare the interval with; for a ratio, a factor."),
 }
 _VERDICT_COLUMNS = {
-    "n": IntegerColumn("Paired seeds of the estimate."),
+    "n": IntegerColumn("Paired seeds of the estimate; if provisional, the fewest of any pair."),
     "verdict": TextColumn("Verdict, read off the interval."),
     "reason": TextColumn("Reason, if the interval does not explain it."),
 }

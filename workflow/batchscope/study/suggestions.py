@@ -198,6 +198,8 @@ def _changed_keys(plan: PlannedExperiment, written: Keys, key: str, values: Valu
 
 
 def _with_factor(written: Keys, factor: str, values: Values) -> Keys:
+    if factor == BATCH_SIZE:  # The new value is all sizes, also if it is about one of them.
+        values = {None: next(iter(values.values()))}
     cases, vary, fixed = (written.get(key) or {} for key in ("cases", "vary", "set"))
     if any(factor in case for case in cases):
         if factor == BATCH_SIZE:

@@ -1,5 +1,6 @@
 """published.csv: published values of documents -> each with the value of the same cell here."""
 
+import itertools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -35,7 +36,7 @@ def table(
         for series in numbers:
             stated = series.factors
             if experiment.commands:
-                stated = {log_format.prefixed_name(name): stated[name] for name in stated}
+                stated = dict(itertools.starmap(_command_column, stated.items()))
             factors = series_factors(run_records.split_tokens(stated))
             user_columns += filter(log_format.is_user_defined, factors)
             first = {"figure": figure, "document": document, **factors}
@@ -47,6 +48,13 @@ def table(
     # With dtype object, a column with gaps keeps its whole numbers.
     columns = [*PUBLISHED_COLUMNS, *dict.fromkeys(user_columns)]
     return pandas.DataFrame(rows, columns=columns, dtype=object)
+
+
+def _command_column(factor: str, value: Any) -> tuple[str, Any]:
+    """Return the name and the value of a factor of a command as runs.csv has them."""
+    name = log_format.prefixed_name(factor)
+    is_text = isinstance(value, bool) and log_format.is_user_defined(name)
+    return name, factor_maps.argument_text(value) if is_text else value
 
 
 def measured_value(

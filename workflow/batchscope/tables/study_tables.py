@@ -68,7 +68,8 @@ def write(results: Path | str, study: Study, experiment: str, folder: Path | str
 def _stored_target(stored: list[dict[str, Any]], series: Trainings) -> Target | None:
     """Return the stored target of a series. Without one, store its default unless a run is missing.
 
-    A stored target has the factors of its `series`, the `column` of its loss and its `value`.
+    A stored target has the factors of its `series`, the `column` of its loss and its `value`. Some
+    of these factors may vary since: a batch size that is added may have other epochs.
     """
     factors = {
         name: factor_maps.plain_value(value)
@@ -76,7 +77,7 @@ def _stored_target(stored: list[dict[str, Any]], series: Trainings) -> Target | 
         if name != RATE and pandas.notna(value)
     }
     for entry in stored:
-        if entry["series"] == factors and entry["column"] in series.evaluations:
+        if factors.items() <= entry["series"].items() and entry["column"] in series.evaluations:
             return Target(entry["column"], entry["value"])
     target = targets.default_target(series)
     if target and target.column and not series.runs["status"].eq(records.MISSING).any():
