@@ -146,11 +146,12 @@ def snakemake(tmp_path, monkeypatch):
 
     def make_stage(command):
         commands.append(command[1:])
-        number = interims.count("results", "s") + 1
+        study = yaml.safe_load(Path("study.yaml").read_text())
+        number = interims.current_number("results", "s")
         if "-n" not in command:
             path = paths.interim_table("results", "s", number)
             path.parent.mkdir(parents=True, exist_ok=True)
-            cells = ("a", "28", "", "" if number >= 3 else "9", "[]")
+            cells = ("a", "28", "", "" if number >= len(study["experiments"]) + 2 else "9", "[]")
             disk.write_rows(path, COLUMNS, [dict(zip(COLUMNS, cells, strict=True))])
         return subprocess.CompletedProcess(command, 3 if "--fail" in command else 0)
 
@@ -164,6 +165,12 @@ def test_the_command_is_repeated_until_nothing_is_open(snakemake):
     assert snakemake == [["-m", "snakemake", *options]] * 3
     run.main(["decide", *options])
     assert len(snakemake) == 4
+    # The last analysis is made again with the statements of a new experiment, which are open.
+    study = yaml.safe_load(Path("study.yaml").read_text())
+    study["experiments"]["b"] = study["experiments"]["a"]
+    Path("study.yaml").write_text(yaml.safe_dump(study))
+    run.main(["decide", *options])
+    assert len(snakemake) == 6
 
 
 @pytest.mark.parametrize(("option", "status"), [("--fail", 3), ("-n", "no interim analysis")])

@@ -20,6 +20,7 @@ from batchscope.measures import branches, measure_job
 from batchscope.measures.branched_training import Branches, Window
 from batchscope.measures.branches import ENTRY, critical_multiple
 from batchscope.measures.measure_job import FinishedRun
+from batchscope.store import progress
 from batchscope.study import names, tasks
 from batchscope.study.registry import MEASURES
 from batchscope.training import optimizers
@@ -216,7 +217,10 @@ def test_the_end_of_a_falling_rate_has_that_of_the_last_update(digits, tmp_path)
     assert 0 < point["learning_rates"][0] < 0.001
 
 
-def test_a_run_that_trains_otherwise_here_and_one_too_small_are_refused(trained, tmp_path):
+def test_a_run_that_trains_otherwise_here_and_one_too_small_are_refused(
+    trained, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(progress, "REPORT_SECONDS", 0)
     wanted = settings(factors=[512])
     with pytest.raises(UserError, match=r"branches.factors: received 512\b"):
         measure_job.write("branches", [FinishedRun(trained, RUN)], wanted, tmp_path / "a.json")
@@ -228,6 +232,9 @@ def test_a_run_that_trains_otherwise_here_and_one_too_small_are_refused(trained,
         run = FinishedRun(trained, RUN, scratch=tmp_path / "b")
         with pytest.raises(UserError, match="received another history"):
             branches.measure_run(run, names.parse_settings("branches", settings()))
+        # Its note is that of the measure's job, which deletes it, and has the epochs trained here.
+        (job,) = progress.running_jobs(trained)
+        assert (job.step, job.name) == ("branches", RUN) and " of 2" in job.text
     finally:
         for path, text in zip(files, texts, strict=True):
             path.write_text(text)

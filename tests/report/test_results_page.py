@@ -86,7 +86,7 @@ def test_a_document_has_counts_a_picture_and_a_table_of_claims(results):
     assert "## A \\| B &lt;2020&gt;, reduced form" in page
     assert "Accuracy, gap. Mean &lt;b&gt;value&lt;/b&gt;." in page
     command = "`snakemake --cores all --configfile studies/own.yaml --config scale=reduced`"
-    machine = "Some CPU, 2 cores, 24 GB of memory, no GPU, python 3.11: 2 runs, 41 s of training."
+    machine = "Some CPU, 2 cores, 24 GiB of memory, no GPU, python 3.11: 2 runs, 41 s of training."
     assert lines(page, "Of 3 claims, 1 is", command, machine)
     (line,) = lines(page, "| Supported |")
     claim, _, interval, run = line.replace("\\|", "").strip("| ").split(" | ")
@@ -118,7 +118,7 @@ def test_a_machine_without_versions_is_named_once_and_only_if_no_other_run_names
     for run, end in (("b", "no GPU, python 3.11: 2 runs"), ("a", "no GPU: 2 runs")):
         disk.write_json(results / "runs" / run / "record.json", {**record, "versions": {}})
         page, _ = write(results)
-        assert lines(page, f" with Some CPU, 2 cores, 24 GB of memory, {end}")
+        assert lines(page, f" with Some CPU, 2 cores, 24 GiB of memory, {end}")
 
 
 def test_documents_with_the_largest_contradicted_share_come_first(results):

@@ -21,8 +21,9 @@ from batchscope.study import planner
 OWN = {"mine": str(Path(__file__).parents[1] / "data" / "noisy_model.py")}
 
 
-def made(models=None, **experiment) -> CalledStudy:
+def made(models=None, claims=None, **experiment) -> CalledStudy:
     config = small_study.config(models=models or {}, experiment={"seeds": 1, **experiment})
+    config |= {"claims": claims} if claims else {}
     return CalledStudy(planner.make(config), "config.yaml", "full", False)
 
 
@@ -59,9 +60,17 @@ def published(*numbers, figure="Table 4", found="It rises."):
     return {"published": {"accuracy": {**words, **({"numbers": [*numbers]} if numbers else {})}}}
 
 
+def claim(**test):
+    """The study with the claim of a trend, which trends.csv tests in this direction."""
+    test = {"type": "trend", "experiment": "a", "column": "test_accuracy", **test}
+    claims = [{"id": "c", "document": "D", "place": "P", "sentence": "S", "test": test}]
+    return {"claims": claims, "figures": ["accuracy"]}
+
+
 @pytest.mark.parametrize(
     ("before", "after", "again"),
     [
+        (claim(direction="falls"), claim(direction="rises"), True),
         ({"budgets": {"epochs": 1}}, {"budgets": {"epochs": 2}}, True),
         (published(), published(NUMBERS), True),
         (published(NUMBERS), published(OTHERS), True),

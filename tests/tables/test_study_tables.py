@@ -73,12 +73,14 @@ def test_trends_that_documents_state_of_whole_experiments_are_asked(tmp_path):
     assert study_tables._stated_directions(study, "second") == {}
 
 
-def tabulated(folder, seeds, failed=(), budgets=(), added=()):
+def tabulated(folder, seeds, failed=(), budgets=(), added=(), **factors):
     """Write records and tables of some seeds; return the target of the comparisons.
 
     From seed 2 on, losses are 1.5 times as high. `added` are further runs.
     """
-    study = synthetic.study([*synthetic.grid([16, 32, 64], range(seeds)), *added], {})
+    runs = [*synthetic.grid([16, 32, 64], range(seeds), **factors), *added]
+    study = synthetic.study(runs, {})
+    study.datasets |= dict.fromkeys([factors.get("dataset")], study.datasets[synthetic.DATASET])
     experiment = study.experiments["gap"]
     keys = experiment.keys.model_copy(update={"budgets": dict(budgets)})
     study.experiments["gap"] = changed = replace(experiment, keys=keys)
@@ -108,6 +110,9 @@ def test_more_seeds_move_no_default_target_until_its_file_is_deleted(tmp_path):
     assert fits["target_value"].iloc[-1] == first
     stated = tabulated(tmp_path, 3, budgets={"target": {"validation_loss": 0.7}})
     assert stated == 0.7 and tabulated(tmp_path, 3) == first
+    for edited in ({"dataset": "digits-00000000"}, {"model": "small_cnn-00000000"}):
+        assert tabulated(tmp_path, 3, **edited) != first  # other data or another model
+    assert tabulated(tmp_path, 3) == first
     (tmp_path / "tables" / paths.DEFAULT_TARGETS).unlink()
     assert tabulated(tmp_path, 3) != first
 

@@ -141,7 +141,7 @@ def test_the_thread_ends_when_the_block_raises():
 )
 def test_the_first_visible_gpu_is_sampled(visible, index, monkeypatch):
     fake = Nvml().install(monkeypatch, visible)
-    with Sampler(interval=60, gpu=True) as sampler:
+    with Sampler(interval=60, gpus=1) as sampler:
         sampler.sample()
     rows = sampler.series()
     if index is None:
@@ -156,9 +156,20 @@ def test_the_first_visible_gpu_is_sampled(visible, index, monkeypatch):
     assert list(rows["gpu_energy_joules"]) == [0, 20, 40]  # mJ, and from the start
 
 
+@pytest.mark.parametrize(("visible", "indices"), [(None, (0, 1)), ("2, 0,1", (2, 0))])
+def test_the_energy_of_several_gpus_adds_up(visible, indices, monkeypatch):
+    fake = Nvml().install(monkeypatch, visible)
+    with Sampler(interval=60, gpus=2) as sampler:
+        pass
+    assert {handle for _, handle in fake.asked} == {f"handle {index}" for index in indices}
+    rows = sampler.series()
+    assert list(rows["gpu_energy_joules"]) == [0, 80]  # four readings, each 20 J after another
+    assert set(rows["gpu_percent"]) == {63} and set(rows["gpu_memory_mb"]) == {12_345}
+
+
 def test_a_passing_failure_of_nvml_costs_its_samples_alone(monkeypatch):
     fake = Nvml(failing=["energy", "rates"]).install(monkeypatch)
-    with Sampler(interval=60, gpu=True) as sampler:
+    with Sampler(interval=60, gpus=1) as sampler:
         fake.failing.clear()
         sampler.sample()
     rows = sampler.series()

@@ -140,12 +140,14 @@ def test_a_saturated_loss_is_not_clipped(classes, end, graph):
 
 
 def test_noise_is_switched_off_in_nested_models_too():
-    inner = keras.Sequential(
-        [keras.Input((4,)), keras.layers.GaussianNoise(0.9), keras.layers.Dropout(0.9)]
-    )
-    model = chain(inner, keras.layers.Dense(3))
-    losses.switch_off_dropout(model)
-    inputs = np.ones((1, *SHAPE), np.float32)
+    layers = keras.layers
+    noise = [layers.GaussianNoise(0.9), layers.Dropout(0.9), layers.Reshape((2, 2))]
+    noise += [layers.LSTM(4, dropout=0.5, recurrent_dropout=0.5), layers.Reshape((2, 2, 1))]
+    noise += [layers.RandomContrast(0.9, value_range=(0, 1)), layers.Flatten()]
+    inner = keras.Sequential([keras.Input((4,)), *noise])
+    model = chain(inner, layers.Dense(3))
+    losses.switch_off_randomness(model)
+    inputs = np.random.default_rng(0).random((1, *SHAPE), np.float32)
     assert (np.asarray(model(inputs, training=True)) == np.asarray(model(inputs))).all()
 
 

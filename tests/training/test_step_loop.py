@@ -125,6 +125,27 @@ def test_a_batch_is_one_function_within_an_update(method):
     assert moved and moved <= {variable.path for variable in model.trainable_variables}
 
 
+class UnusedWeight(keras.layers.Layer):
+    def build(self, input_shape):
+        self.unused = self.add_weight((2,), initializer="ones", name="unused")
+
+    def call(self, inputs):
+        return inputs
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"micro_batch": 4}, {"method": Method("sam")}, {"method": Method("proximal")}]
+)
+def test_a_weight_that_no_output_depends_on_stays(settings):
+    model, *_ = trained(UnusedWeight(name="extra"), **settings)
+    other, *_ = trained(**settings)
+    (unused,) = (variable for variable in model.variables if variable.name == "unused")
+    assert unused.numpy().tolist() == [1, 1]
+    used = [variable for variable in model.variables if variable is not unused]
+    for variable, expected in zip(used, other.variables, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), expected.numpy())
+
+
 def flat(model):
     return np.concatenate([value.ravel() for value in model.get_weights()])
 

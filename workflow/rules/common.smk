@@ -29,7 +29,7 @@ CONFIG = inputs.checked_path(STUDY.config_path)  # as an input; commands have th
 PARAMS = {"config": lambda wildcards: STUDY.config_path, "scale": STUDY.scale}
 ENVIRONMENT = inputs.environment_file(workflow.basedir)
 
-# One job at a time on a GPU, unless --resources gpu=N says that there are more.
+# One job at a time on a GPU, unless --resources gpu=N says that there are more. No GPU is assigned.
 if "gpu" not in GIVEN:
     workflow.register_resource("gpu", 1)
 

@@ -99,15 +99,15 @@ def decide(snakemake_options: list[str]) -> None:
 
     results = Path("results")
     study = plan_study(*config.study_of_command(snakemake_options), results)
-    analyses = interims.count(results, study.folder_name)
+    analysis = interims.last(results, study.folder_name)
     while True:
         status = subprocess.run([sys.executable, "-m", "snakemake", *snakemake_options]).returncode
         if status:
             sys.exit(status)
         if not study.has_stages or not interims.is_open(results, study.folder_name):
             return
-        before, analyses = analyses, interims.count(results, study.folder_name)
-        if analyses == before:
+        before, analysis = analysis, interims.last(results, study.folder_name)
+        if analysis == before:
             raise UserError("decide: the command made no interim analysis, so it is not repeated.")
 
 

@@ -116,9 +116,7 @@ def _run_command(folder: Path, run: commands.CommandRun) -> CommandEnd:
                 stderr=out,
                 start_new_session=True,
             )
-        sampler = Sampler(
-            SAMPLE_SECONDS, command.threads, bool(command.gpus), ProcessTree(process.pid)
-        )
+        sampler = Sampler(SAMPLE_SECONDS, command.threads, command.gpus, ProcessTree(process.pid))
         with (
             fork_server.forwarded_signals(lambda signum: socket_here.sendall(bytes([signum]))),
             sampler,

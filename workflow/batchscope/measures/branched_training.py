@@ -20,6 +20,7 @@ import tensorflow as tf
 from batchscope.core import disk
 from batchscope.measures import finite, noise_scale
 from batchscope.measures.measure_job import FinishedRun
+from batchscope.store.progress import Reporter
 from batchscope.study import names
 from batchscope.study.batch_phases import rate_factor
 from batchscope.study.registry import VERSIONS
@@ -117,6 +118,7 @@ class BranchedTraining(Training):
         shares = settings["points"]
         self._shares = {self._updates_after(share * examples_used): share for share in shares}
         self.visited_updates = tuple(self._shares)
+        self.reporter = Reporter(run.results, run.name, self.epochs, "branches")
         self._file = self.folder / "points.json"
         weights = run.record["sha256"].get("final.npz")
         self._key = f"{VERSIONS['branches']} {self._run_key} {weights}"

@@ -98,8 +98,8 @@ ENTRY = Measure(
     settings=LandscapeSettings,
     columns={
         "landscape_rise": Column(
-            "Mean over random lines of (f(-r) + f(r)) / 2 - f(0), f the training loss and r half "
-            "of the norm of each filter (Li et al. 2018).",
+            "Mean over random lines of (f(-r) + f(r)) / 2 - f(0), f the training loss and r the "
+            "point nearest half of the norm of each filter: 0.48 with 51 points (Li et al. 2018).",
             label="Rise of the loss along random directions",
         )
     },

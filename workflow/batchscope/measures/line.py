@@ -139,10 +139,11 @@ def statistics_estimator(
 ) -> Callable[[], None]:
     """Return a function that sets moving statistics to estimates for the current weights.
 
-    The images pass in training mode without dropout. A layer's input then comes from layers that
-    normalise by the statistics of the chunk, as in training. Moving mean and variance become the
-    means, over all images, of the chunks' means and variances. Frozen layers keep their statistics.
-    The model cannot be trained afterwards: its dropout stays switched off and its momenta are lost.
+    The images pass in training mode without dropout or augmentation. A layer's input then comes
+    from layers that normalise by the statistics of the chunk, as in training. Moving mean and
+    variance become the means, over all images, of the chunks' means and variances. Frozen layers
+    keep their statistics. The model cannot be trained afterwards: its random layers stay switched
+    off and its momenta are lost.
 
     Source: P. Izmailov et al., "Averaging Weights Leads to Wider Optima and Better Generalization",
     arXiv 1803.05407, section 3.2.
@@ -157,7 +158,7 @@ def statistics_estimator(
     from batchscope.training import inputs, losses
 
     images, statistics = examples.images, []
-    losses.switch_off_dropout(model)
+    losses.switch_off_randomness(model)
     for layer in private_interfaces.all_layers(model):
         if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable:
             # After a chunk, the moving statistics are the statistics of the chunk.

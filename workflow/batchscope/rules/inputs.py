@@ -246,7 +246,10 @@ def configuration_parts(study: CalledStudy, experiment: str) -> str:
     """
     planned = study.plan.experiments[experiment]
     keys = planned.keys
+    tests = [claim.test for claim in study.plan.claims if claim.test.experiment == experiment]
     parts: dict[str, Any] = {
+        # They give directions to trends, and keep learning rates in a race.
+        "claims": [test.model_dump(mode="json") for test in tests],
         "at_epochs": planned.at_epochs,
         "machines": study.plan.machines,
         "margins": keys.margins,
@@ -254,14 +257,12 @@ def configuration_parts(study: CalledStudy, experiment: str) -> str:
         "seeds_planned": keys.seeds_planned,
         "beside": keys.beside,
         "analyses": planned.analyses,
-    }
-    if planned.numbers:
-        parts["published"] = {
+        "published": {
             figure: [keys.published[figure].figure, *map(asdict, series)]
             for figure, series in planned.numbers.items()
-        }
-    if keys.metrics:
-        parts["metrics"] = keys.metrics
+        },
+        "metrics": keys.metrics,
+    }
     if planned.external_runs:  # A file with other content may have an older date.
         parts["runs"] = planned.external_runs.table.sha256
     left_out = [state for state in study.table.experiments[experiment] if state.missing_requirement]

@@ -146,13 +146,12 @@ def open_stage_line(study: CalledStudy) -> str:
     """Say which experiments are open, and how many runs the next stage has."""
     name = study.plan.folder_name
     try:
-        number = interims.count(RESULTS, name)
+        number, analysed = interims.last(RESULTS, name)
         if not number:
             return "No interim analysis yet: run the same command again."
-        if not interims.is_open(RESULTS, name):
-            return f"Nothing is open after interim analysis {number}."
-        analysed = interims.rows(RESULTS, name, number)
         experiments = dict.fromkeys(row.experiment for row in analysed if row.seeds)
+        if not experiments:
+            return f"Nothing is open after interim analysis {number}."
         planned = rules_study.plan_study(study.config_path, study.scale)
         rows = status.rows(planned, RESULTS)
     except UserError as error:

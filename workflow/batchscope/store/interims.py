@@ -86,10 +86,16 @@ def stages(results: Path | str, study: str) -> Mapping[str, Stage]:
     return by_experiment
 
 
+def last(results: Path | str, study: str) -> tuple[int, list[InterimRow]]:
+    """Return number and rows of the last analysis; 0 and no rows if none exists yet."""
+    number = count(results, study)
+    return number, rows(results, study, number) if number else []
+
+
 def is_open(results: Path | str, study: str) -> bool:
     """Return whether the last interim analysis needs more runs, or no analysis exists yet."""
-    number = count(results, study)
-    return not number or any(row.seeds for row in rows(results, study, number))
+    number, last_rows = last(results, study)
+    return not number or any(row.seeds for row in last_rows)
 
 
 def current_number(results: Path | str, study: str) -> int:

@@ -70,10 +70,10 @@ def _note_path(results: Path | str, step: str, name: str) -> Path:
 
 
 class Reporter:
-    """The progress of a training, as notes and as lines of its log."""
+    """The progress of a step that trains a run, as notes and as lines of its log."""
 
-    def __init__(self, results: Path | str, run: str, epochs: int) -> None:
-        self._job, self._epochs = (results, "train", run), epochs
+    def __init__(self, results: Path | str, run: str, epochs: int, step: str = "train") -> None:
+        self._job, self._epochs = (results, step, run), epochs
         self._started = self._reported = self._logged = time.monotonic()
         self._first: tuple[float, float] | None = None  # time and epochs of the first call
 

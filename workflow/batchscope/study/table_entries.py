@@ -80,8 +80,8 @@ COMMAND_COLUMNS = {
         "CPU utilisation of the command, 100 % for all its threads.", "%", label="CPU utilisation"
     ),
     "gpu_percent": PercentColumn("Time with a running kernel.", "%", label="GPU utilisation"),
-    "gpu_memory_peak_mb": PositiveColumn("Peak memory in use on the GPU, by all processes.", "MB"),
-    "gpu_energy_joules": PositiveColumn("Energy of the GPU over the run.", "J"),
+    "gpu_memory_peak_mb": PositiveColumn("Peak memory in use on a GPU, by all processes.", "MB"),
+    "gpu_energy_joules": PositiveColumn("Energy of all GPUs over the run.", "J"),
 }
 # Columns of runs.csv in order. `{...}` is a placeholder for the value of a measure's setting.
 RUNS: dict[str, Column] = {

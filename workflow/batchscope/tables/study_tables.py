@@ -69,19 +69,24 @@ def _stored_target(stored: list[dict[str, Any]], series: Trainings) -> Target | 
     """Return the stored target of a series. Without one, store its default unless a run is missing.
 
     A stored target has the factors of its `series`, the `column` of its loss and its `value`. Some
-    of these factors may vary since: a batch size that is added may have other epochs.
+    of these factors may vary since: a batch size that is added may have other epochs. Its `digests`
+    are those of data and model, or of the command: other contents get another target.
     """
     factors = {
         name: factor_maps.plain_value(value)
         for name, value in run_series.constant_factors(series.runs).items()
         if name != RATE and pandas.notna(value)
     }
+    parts = (run.partition("+bs=") for run in series.runs["run"])
+    digests = sorted({first for first, separator, _ in parts if separator})
     for entry in stored:
-        if factors.items() <= entry["series"].items() and entry["column"] in series.evaluations:
+        is_same = factors.items() <= entry["series"].items() and entry["digests"] == digests
+        if is_same and entry["column"] in series.evaluations:
             return Target(entry["column"], entry["value"])
     target = targets.default_target(series)
     if target and target.column and not series.runs["status"].eq(records.MISSING).any():
-        stored.append({"series": factors, "column": target.column, "value": target.value})
+        entry = {"series": factors, "column": target.column, "value": target.value}
+        stored.append({**entry, "digests": digests})
     return target
 
 

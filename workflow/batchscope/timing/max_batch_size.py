@@ -127,7 +127,7 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     max_mb, limit_mb = free_memory_mb(), settings["limit_mb"]
     command = [sys.executable, str(project_files.CLI), "try_batch", "--results", str(job.results)]
     command += ["--sweep", job.subject.name]
-    if job.on_gpu:
+    if job.gpus:
         command += ["--gpu-mb", str(limit_mb)]
     else:
         max_mb = limit_mb = min(limit_mb or max_mb, max_mb)
@@ -135,7 +135,7 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
         command += ["--model-file", str(job.model_file)]
 
     def try_size(size: int) -> Try:
-        return try_in_child([*command, "--batch-size", str(size)], size, max_mb, job.on_gpu)
+        return try_in_child([*command, "--batch-size", str(size)], size, max_mb, bool(job.gpus))
 
     result = search(try_size, settings["most"], job.factors["replicas"], settings["resolution"])
     if result.bound == FAILED:
@@ -298,7 +298,7 @@ def try_in_this_process(job: TimingJob, batch_size: int, gpu_mb: float = 0) -> N
             raise
         outcome, message = OUT_OF_MEMORY, refusal
     peak_mb = samples.peak_memory()
-    if job.on_gpu:
+    if job.gpus:
         devices = tf.config.list_logical_devices("GPU")
         names = [device.name.rpartition("device:")[2] for device in devices]
         peaks = [tf.config.experimental.get_memory_info(name)["peak"] for name in names]

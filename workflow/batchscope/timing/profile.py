@@ -144,7 +144,7 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     folder.mkdir(parents=True)
     (batch_size,) = job.subject.batch_sizes
     per_step = job.factors["loop"] in ("eager", "function")
-    with job.runner() as runner, Sampler(cores=job.threads, gpu=job.on_gpu) as sampler:
+    with job.runner() as runner, Sampler(cores=job.threads, gpus=job.gpus) as sampler:
         count, lead_in = (
             rounded_up(steps, runner.steps_per_call) for steps in (settings["steps"], LEAD_IN_STEPS)
         )

@@ -142,7 +142,7 @@ class Sampler:
     """Sample utilisation and memory in a thread while the `with` block runs.
 
     The CPU time of the sampler counts neither for the process nor for other processes. A quantity
-    that cannot be measured is NaN and does not stop the timing. `gpu_device` names the sampled GPU,
+    that cannot be measured is NaN and does not stop the timing. `gpu_device` names the first GPU,
     or the reason why no GPU was sampled.
     """
 
@@ -150,7 +150,7 @@ class Sampler:
         self,
         interval: float = 0.1,  # seconds between two samples
         cores: int = 1,  # number of cores that counts as 100 % for the process
-        gpu: bool = False,  # whether to sample the first GPU that this process sees
+        gpus: int = 0,  # number of GPUs to sample, the first ones that this process sees
         watched: ProcessTree | None = None,  # processes to sample instead of this one
     ) -> None:
         self._interval, self._cores = interval, cores
@@ -159,7 +159,7 @@ class Sampler:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
-        self._gpu, self.gpu_device = _first_gpu() if gpu else (None, None)
+        self._gpus, self.gpu_device = _first_gpus(gpus) if gpus else ([], None)
         self._rows: list[tuple[float, ...]] = []  # an hour at 0.1 s takes some 10 MB
         self._start: float | None = None  # time of the first sample
         self.own_seconds = 0.0
@@ -200,7 +200,7 @@ class Sampler:
             cores = np.maximum(0.0, cores)
             percent = 100 * cores / self._cores, cores, 100 * machine / self._machine_cores
             seconds = reading.seconds - self._start
-            self._rows.append((seconds, *percent, foreign, memory, *_read_gpu(self._gpu)))
+            self._rows.append((seconds, *percent, foreign, memory, *_read_gpus(self._gpus)))
             self.own_seconds += time.thread_time() - start
             return seconds
 
@@ -208,7 +208,8 @@ class Sampler:
         """Return the samples so far: column -> values of shape (samples,), NaN if unknown.
 
         seconds and gpu_energy_joules count from the start. machine_percent refers to all logical
-        cores, gpu_memory_mb to all processes. foreign_cores may be negative, because the machine's
+        cores, gpu_memory_mb to all processes. Of several GPUs, it is the largest memory, the sum of
+        the energies and the mean utilisation. foreign_cores may be negative, because the machine's
         counter advances in ticks.
         """
         with self._lock:
@@ -219,34 +220,38 @@ class Sampler:
         return columns
 
 
-def _first_gpu() -> tuple[Any, dict[str, str]]:
-    """Return NVML's handle of the first GPU that this process sees, with its name and UUID.
+def _first_gpus(count: int) -> tuple[list[Any], dict[str, str]]:
+    """Return NVML's handles of the first GPUs that this process sees, and name and UUID of one.
 
-    Without a GPU, the handle is None and the dictionary has the problem. NVML closes with the
+    Without them, there is no handle and the dictionary has the problem. NVML closes with the
     process. CUDA and NVML order GPUs of different kinds by different rules, unless
     CUDA_DEVICE_ORDER is PCI_BUS_ID (CUDA C++ Programming Guide, CUDA_VISIBLE_DEVICES).
     """
-    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0].strip()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(count)))).split(",")
+    handles = []
     try:
         pynvml.nvmlInit()
-        if first.isdecimal():
-            handle = pynvml.nvmlDeviceGetHandleByIndex(int(first))
-        else:
-            handle = pynvml.nvmlDeviceGetHandleByUUID(first)
-        name, uuid = pynvml.nvmlDeviceGetName(handle), pynvml.nvmlDeviceGetUUID(handle)
+        for gpu in map(str.strip, visible[:count]):
+            if gpu.isdecimal():
+                handles.append(pynvml.nvmlDeviceGetHandleByIndex(int(gpu)))
+            else:
+                handles.append(pynvml.nvmlDeviceGetHandleByUUID(gpu))
+        name, uuid = pynvml.nvmlDeviceGetName(handles[0]), pynvml.nvmlDeviceGetUUID(handles[0])
     except pynvml.NVMLError as error:
-        return None, {"problem": str(error)}
-    return handle, {"name": str(name), "uuid": str(uuid)}
+        return [], {"problem": str(error)}
+    return handles, {"name": str(name), "uuid": str(uuid)}
 
 
-def _read_gpu(handle: Any) -> list[float]:
-    """Return the current values of `GPU_COLUMNS`, NaN if the GPU does not support them."""
-    readings = dict.fromkeys(GPU_COLUMNS, math.nan)
-    for name, columns in _GPU_QUERIES.items() if handle is not None else ():
-        # An error, such as a timeout, loses one sample and not the timing.
-        with contextlib.suppress(pynvml.NVMLError):
-            readings |= columns(getattr(pynvml, name)(handle))
-    return list(readings.values())
+def _read_gpus(handles: list[Any]) -> list[float]:
+    """Return the current values of `GPU_COLUMNS`, NaN if a GPU does not support them."""
+    readings = [dict.fromkeys(GPU_COLUMNS, math.nan) for _ in handles or [None]]
+    for handle, reading in zip(handles, readings, strict=False):
+        for name, columns in _GPU_QUERIES.items():
+            # An error, such as a timeout, loses one sample and not the timing.
+            with contextlib.suppress(pynvml.NVMLError):
+                reading |= columns(getattr(pynvml, name)(handle))
+    percent, bandwidth, memory, energy = np.array([[*reading.values()] for reading in readings]).T
+    return [percent.mean(), bandwidth.mean(), memory.max(), energy.sum()]
 
 
 def sample_seconds(series: Series) -> np.ndarray:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from batchscope.core import disk
 from batchscope.host import tensorflow_start
 from batchscope.store import records
-from batchscope.study import incompatible_factors, names
+from batchscope.study import incompatible_factors, names, run_factors
 from batchscope.study.names import Configuration, Sweep
 from batchscope.study.registry import TIMINGS
 from batchscope.training.runs import Setup
@@ -46,8 +46,8 @@ class TimingJob(Setup):
         return tensorflow_start.thread_count(self.factors["threads"])
 
     @property
-    def on_gpu(self) -> bool:
-        return self.factors["device"] == "gpu"
+    def gpus(self) -> int:
+        return run_factors.gpu_count(self.factors)
 
     def training_examples(self, batch_size: int) -> Examples:
         """Return the augmented training examples.

@@ -90,11 +90,11 @@ _UTILISATION_COLUMNS = {
         label="Share of the time with reads or writes of GPU memory",
     ),
     "gpu_memory_peak_mb": Column(
-        "Peak memory in use on the GPU, by all processes. TensorFlow frees none, so it never falls "
+        "Peak memory in use on a GPU, by all processes. TensorFlow frees none, so it never falls "
         "with the batch size.",
         "MB",
     ),
-    "joules_per_epoch": Column("Energy of the GPU for the examples of an epoch.", "J"),
+    "joules_per_epoch": Column("Energy of all GPUs for the examples of an epoch.", "J"),
     "memory_mb_per_image": Column(
         "Memory per example: slope of the peaks that exceed the lowest by 4 MB, equal in all rows; "
         "empty if not resolved.",
@@ -203,7 +203,7 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
         batch_sizes = sorted(job.subject.batch_sizes)
         entries = [_calibrate_and_measure_memory(runner, size) for size in batch_sizes]
         trained = [entry for entry in entries if entry["status"] == records.FINISHED]
-        with Sampler(settings["interval"], job.threads, job.on_gpu) as sampler:
+        with Sampler(settings["interval"], job.threads, job.gpus) as sampler:
             for entry in trained:
                 size, steps = entry["batch_size"], entry["steps_per_call"]
                 block, spans[size] = train(runner, sampler, size, steps, settings)

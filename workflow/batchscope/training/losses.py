@@ -7,6 +7,8 @@ chunks.
 
 import abc
 import copy
+import functools
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any, Self
@@ -178,21 +180,26 @@ def dense_gradients(gradients: list[Any]) -> list[tf.Tensor | None]:
     ]
 
 
-def switch_off_dropout(model: keras.Model) -> None:
-    """Set the rate of all layers of dropout and noise to 0, so that training mode omits them."""
+def switch_off_randomness(model: keras.Model) -> None:
+    """Let layers that draw random numbers (dropout, noise, augmentation) ignore training mode."""
     for layer in private_interfaces.all_layers(model):
-        for attribute in ("rate", "stddev"):
-            if isinstance(getattr(layer, attribute, None), float):
-                setattr(layer, attribute, 0.0)
+        draws = any(isinstance(value, keras.random.SeedGenerator) for value in vars(layer).values())
+        if draws and "training" in inspect.signature(layer.call).parameters:
+            layer.call = functools.partial(_call_in_inference, layer.call)
+
+
+def _call_in_inference(call: Callable[..., Any], *inputs: Any, **options: Any) -> Any:
+    return call(*inputs, **{**options, "training": False})
 
 
 def _make_graph(compute: Callable[..., Any], *signature: tf.TensorSpec) -> Any:
     return tf.function(compute, autograph=False, input_signature=signature)
 
 
-def _gradients(
+def gradients_by(
     tape: tf.GradientTape, target: tf.Tensor, values: list[tf.Tensor]
 ) -> list[tf.Tensor]:
+    """Return dense gradients by values; 0 for a weight that the target does not depend on."""
     zero = tf.UnconnectedGradients.ZERO
     return dense_gradients(tape.gradient(target, values, unconnected_gradients=zero))
 
@@ -212,7 +219,7 @@ class Objective:
     Args:
         chunk: Examples per forward pass. None: depends on the examples' size.
         batch_statistics: Normalise by the statistics of each chunk instead of the moving ones. The
-            model's dropout layers are switched off permanently, and its moving statistics drift, so
+            model's random layers are switched off permanently, and its moving statistics drift, so
             the caller must own the model.
     """
 
@@ -231,7 +238,7 @@ class Objective:
         self._scale, self._batch_statistics = examples.scale, batch_statistics
         self.scoring = scoring_for(examples.task_info)
         if batch_statistics:
-            switch_off_dropout(model)
+            switch_off_randomness(model)
         shape = examples.images.shape[1:]
         self._chunk = chunk or chunk_size(shape, examples.images.dtype)
         self.set_examples(examples)
@@ -284,7 +291,7 @@ class Objective:
             tape.watch(values)
             losses, penalties, _ = self._loss_parts(images, labels)
             summed = tf.reduce_sum(losses) + penalties
-        return self._sum(losses, penalties), _gradients(tape, summed, values)
+        return self._sum(losses, penalties), gradients_by(tape, summed, values)
 
     def _sum_and_gradient_in_graph(
         self, images: tf.Tensor, labels: tf.Tensor
@@ -303,7 +310,7 @@ class Objective:
             _, gradients = self._sum_and_gradients(images, labels, values)
             pairs = zip(gradients, self._unflatten(direction), strict=True)
             slope = tf.add_n([tf.reduce_sum(gradient * part) for gradient, part in pairs])
-        return _flatten(_gradients(tape, slope, values))
+        return _flatten(gradients_by(tape, slope, values))
 
     def _unflatten(self, flat: tf.Tensor) -> list[tf.Tensor]:
         parts = tf.split(tf.cast(flat, tf.float32), self.sizes)
@@ -328,8 +335,7 @@ class Objective:
     def evaluate_split(self, split: str) -> dict[str, float]:
         """Return the mean loss and the metrics, named as the columns of a split of the data."""
         loss, metrics = self.evaluate()
-        named_metrics = {f"{split}_{name}": value for name, value in metrics.items()}
-        return {f"{split}_loss": loss, **named_metrics}
+        return {f"{split}_{name}": value for name, value in {"loss": loss, **metrics}.items()}
 
     def example_losses(self) -> tuple[np.ndarray, np.ndarray]:
         parts = [self._examples(images, labels) for images, labels in self._chunks]

@@ -121,7 +121,7 @@ class ReplicaLoop(StepLoop):
                 parts = [tf.math.multiply_no_nan(mean, present)]
                 parts += [tf.math.multiply_no_nan(penalty, share) for penalty in penalties]
                 loss = tf.add_n(parts)
-            gradients = losses.dense_gradients(tape.gradient(loss, weights))
+            gradients = losses.gradients_by(tape, loss, weights)
             new = [after.get_current_value(variable) for variable in state]
             moves = [_state_move(*values, share) for values in zip(old, seeded, new, strict=True)]
             sums = self.scoring.sum_scores(scores)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from batchscope import datasets
 from batchscope.core import disk
 from batchscope.core.errors import UserError
-from batchscope.store import jobs, paths, records
+from batchscope.store import jobs, paths, progress, records
 from batchscope.study import names
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ def _train_again(run: TrainingRun, epoch: int, path: Path) -> None:
     plain = names.run_name({**factors, "evaluate_every": 0})
     scratch = path.with_suffix(".training")  # folder of the checkpoint
     again = fit.Training(replace(run, name=plain), folder=scratch)
+    again.reporter = progress.Reporter(run.results, run.name, epoch, "snapshot")
     again.stop_on_signals()
     with again.reporter.listed_as_running():
         again.fit(epoch)

@@ -310,7 +310,7 @@ class StepLoop:
                     loss = tf.add_n([tf.reduce_mean(example_losses), *losses.penalties(model)])
                     weighted_loss = loss if share is None else share * loss
                     scaled_loss = optimizers.scaled_loss(optimizer, weighted_loss)
-                gradients = losses.dense_gradients(tape.gradient(scaled_loss, values))
+                gradients = losses.gradients_by(tape, scaled_loss, values)
                 return loss, task_scoring.sum_scores(scores), gradients
 
             return evaluate
