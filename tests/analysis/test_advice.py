@@ -301,6 +301,18 @@ def test_examples_decide_where_nothing_else_is_known():
     assert {"time_epoch", "evaluate"} <= names(found, "check")
 
 
+def test_logs_without_test_data_are_to_have_those_of_their_own_outcome():
+    frame = comparisons("", "wwwww").replace({"outcome": {"test_accuracy": "validation_wer"}})
+    found = advised(frame, asked=EXTERNAL._replace(margins={}))
+    assert one(found, "suggestion", "evaluate")["value"] == "test_wer"
+
+
+def test_ends_at_equal_updates_rank_no_sizes_and_their_test_data_are_not_asked_for():
+    found = advised(comparisons("").assign(budget="updates"), asked=EXTERNAL)
+    assert one(found, "recommendation")["headline"] == "no_outcome"
+    assert "evaluate" not in names(found, "check")
+
+
 def test_every_series_has_one_recommendation_and_two_sizes_get_no_advice():
     two = comparisons()[lambda rows: rows["batch_size"] < 64]
     frames = {"sgd": comparisons(), "adam": comparisons("fffff", ""), "few": two}
@@ -378,9 +390,12 @@ def test_a_fastest_size_that_something_excludes_is_told():
     frame = comparisons("bbbbw", "wwwwb", taken=[5, 4, 3, 2.9, 1], accurate=[0.95] * 4 + [0.5])
     found = advised(frame)
     check = one(found, "check", "fastest")
-    assert (check["passed"], check["batch_size"]) == (0, 256)
+    assert (check["passed"], check["sizes"]) == (0, "256")
     change = one(found, "suggestion", "fastest")
+    assert pandas.isna(change["batch_size"])  # it is a change of all sizes
     assert (change["key"], yaml.safe_load(change["value"])) == ("batch_size", [16, 32, 64, 128])
+    three = advised(frame[frame["batch_size"] >= 64])  # two sizes would have no recommendation
+    assert "fastest" not in set(three.loc[three["item"] == "suggestion", "name"])
     assert "fastest" not in set(advised()["name"])
 
 

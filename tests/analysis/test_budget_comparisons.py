@@ -201,6 +201,10 @@ def test_at_convergence_each_run_is_read_at_its_lowest_validation_loss():
     found = read((runs, rows), budget="convergence")["test_loss"]
     assert found.values[:, [0, 2]].tolist() == [[7.0] * 2] * 3
     assert np.isnan(found.values[:, 1]).all() and not found.still_falling
+    # Rows between the evaluations have a training loss only.
+    between = rows.drop(columns=[name for name in rows if name.startswith(("validation", "test"))])
+    both = pandas.concat([rows, between.assign(updates=rows["updates"] + 0.5)])
+    assert read((runs, both), budget="convergence")["test_loss"].values[0, 0] == 7.0
     runs, rows = frames(rates=(0.2,))
     late = (rows["batch_size"] == 16) & (rows["epoch"] > 5)
     rows.loc[late, "validation_loss"] += 1

@@ -58,19 +58,27 @@ EXPLORED = {
 }
 
 
-def test_the_study_has_the_numbers_of_the_range_test(tmp_path, monkeypatch):
+def test_the_study_has_the_numbers_of_the_range_test(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(study_check, "run_in_fork", lambda *_: EXPLORED)
     monkeypatch.setattr(study_check, "note_missing_times", lambda *_: None)
-    entry.main(["init", "pets", "-o", "pets.yaml"])
-    study = config.study("pets.yaml")
+    path = "pets " * 14 + ".yaml"
+    entry.main(["init", "pets", "-o", path])
+    assert f"--configfile '{path}'" in capsys.readouterr().out
+    study = config.study(path)
     assert study.experiments["batch_size"].keys.margins == {"test_accuracy": 0.07}
     assert {run["epochs"] for run in study.runs.values()} == {411}
 
 
+def test_a_file_with_the_name_of_a_built_in_model_gets_another_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mlp.py").write_text("def build(input_shape, classes): ...\n")
+    assert init._model_values("mlp.py", "rows")["model"] == "my_mlp"
+
+
 def test_columns_that_are_no_features_are_left_out_and_no_error(tmp_path, capsys):
     rows = [f"i{row},{row % 7},{'yn'[row % 2]}" for row in range(40)]
-    path = tmp_path / "own.csv"
+    path = tmp_path / "OWN.CSV"
     path.write_text("\n".join(["id,age,label", *rows]))
     assert init._dataset_definition(str(path), None, None)["ignore"] == ["id"]
     text = capsys.readouterr().out

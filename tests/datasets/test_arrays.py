@@ -130,6 +130,7 @@ def altered(array, where, value):
 
 
 NOT_FINITE = altered(ROWS, (17, 2), np.nan)
+HALF = ROWS.astype(np.float16)  # The limit of float32 is infinite in it.
 TESTED = {"x_train": ROWS, "y_train": WORDS[LABELS], "x_test": ROWS[:2]}
 
 
@@ -141,6 +142,11 @@ TESTED = {"x_train": ROWS, "y_train": WORDS[LABELS], "x_test": ROWS[:2]}
         ({"images": IMAGES + 1e39, "labels": LABELS}, "images: received NaN, infinity or a number"),
         ({"images": IMAGES, "labels": np.array(["a"] * 40, object)}, "npz: labels: cannot be read"),
         ({"inputs": NOT_FINITE, "labels": LABELS}, "inputs: received nan in row 17, column 2;"),
+        (
+            {"inputs": altered(HALF, (5, 1), np.inf), "labels": LABELS},
+            "received inf in row 5, colum",
+        ),
+        ({"inputs": ROWS, "labels": altered(HALF[:, 0], 7, np.inf)}, "received inf in row 7;"),
         ({"inputs": altered(TOKENS, (5, 3), -1)}, "inputs: received -1 in row 5, column 3;"),
         ({"x_train": TOKENS, "x_test": TOKENS[:, :5]}, "x_test: received int32 of shape (40, 4);"),
         ({"inputs": ROWS, "labels": np.where(LABELS, np.nan, 0)}, "labels: received nan in row 1;"),

@@ -160,6 +160,11 @@ BAD = {
         {"missing": "median"},
         [("column y, row 5", "nothing")],
     ),
+    "labels that are none": (
+        plain(u=[0, 1] * 6, y=but([0, 1] * 6, r5="2")),
+        {"label": ["u", "y"], "task": "multi_label"},
+        [("column y, row 6", "'2'")],
+    ),
     "a word among numbers, and dates": (
         plain(b=but(NUMBERS, r1="red"), day=DAYS),
         {},

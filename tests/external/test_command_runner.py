@@ -47,6 +47,10 @@ def test_a_log_that_is_no_result_is_refused_at_its_line(tmp_path, text, expected
 def test_what_a_log_says_of_the_end_counts_though_the_command_ended(tmp_path):
     result = judged(tmp_path, "step,val_loss\n1,2.3\n2,1.9\n3,OOM\n")
     assert result[0] == "out_of_memory"
+    for end in ("3,", "3,nan"):  # pandas writes NaN as an empty cell.
+        status, message, _ = judged(tmp_path, f"step,val_loss\n1,2.3\n2,1.9\n{end}\n")
+        assert status == "diverged" and "last loss is empty or not finite" in message
+    assert judged(tmp_path, "step,val_loss,status\n1,2.3,\n2,,finished\n")[0] == "finished"
 
 
 def test_what_a_run_that_went_on_logs_again_is_joined(tmp_path):

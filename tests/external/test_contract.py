@@ -216,12 +216,14 @@ def test_epochs_and_tokens_are_equal_up_to_the_last_batches(tmp_path):
 
 
 def test_a_run_that_is_empty_to_the_end_has_failed_and_nan_is_divergence(tmp_path):
-    """pandas writes NaN as nothing."""
+    """pandas writes NaN as nothing, or as null in JSON."""
     case = "diverged_written_by_pandas.csv"
     runs = read(case)
     assert has_note(runs, "failed, as they end without any loss", "1 run", "line 10")
     with_nan = changed(tmp_path, case, (",\n", ",nan\n"))
-    for result, status in ((runs, "failed"), (with_nan, "diverged")):
+    pandas.read_csv(CASES / case).to_json(tmp_path / "own.jsonl", orient="records", lines=True)
+    in_json = read("own.jsonl", tmp_path)
+    for result, status in ((runs, "failed"), (with_nan, "diverged"), (in_json, "failed")):
         rows = result.rows
         assert set(rows.loc[rows["batch_size"] == 1024, "status"]) == {status}
         assert set(rows.loc[rows["batch_size"] < 1024, "status"]) == {"finished"}

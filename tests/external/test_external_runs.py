@@ -77,6 +77,7 @@ def test_factors_are_numbers_where_they_can_be(read):
         ([""], "received none of"),
         ([HEADER], "a header alone"),
         ([HEADER, '8,0,10,"0.5'], "no CSV text"),
+        ([HEADER, "8,0,10,0,5"], "line 2: received more cells than the header has names"),
         (GOOD[:4], "batch_size: received 8 and 16; at least 3 different"),
     ],
 )

@@ -51,6 +51,9 @@ def test_sparse_rows_of_a_table_are_joined(tmp_path):
     assert rows["updates"].tolist() == [99, 199] and rows["train_loss"].tolist() == [0.85, 0.55]
     assert rows["validation_loss"].tolist() == [0.8, 0.5] and "epoch" not in runs.rows
     assert any("several rows of a run have the same epoch" in note for note in runs.table.notes)
+    # Lightning's TensorBoard logger has the epoch in the steps of training losses alone.
+    text = "step,epoch,train_loss,val_loss\n30,1,.3,\n10,0,1,\n15,,,1\n20,1,.5,\n25,,,.9\n"
+    assert "epoch" not in of_run(write(tmp_path / "a.csv", text)).rows
 
 
 @pytest.mark.parametrize(
@@ -122,7 +125,10 @@ def test_printed_lines_are_read_by_patterns(tmp_path):
         ("[12:01] epoch 3 | loss=1.5e-3", "epoch {epoch} | loss={loss}", ["3", "1.5e-3"]),
         ("loss 0.5, lr 1e-4, OOM", "loss {loss}, lr {lr}, {status}", ["0.5", "1e-4", "OOM"]),
         ("step   5:  nan", "step {step}: {loss}", ["5", "nan"]),
-        ("acc (top 1) -.5%", "acc (top 1) {acc}%", ["-.5"]),
+        ("acc (top 1) -.5%", "acc (top 1) {acc}%", ["-.5%"]),
+        ("acc 93.2 % of 9%", "acc {acc} % of {f1}", ["93.2 %", "9%"]),
+        ("3,+Inf,-NaN", "{step},{loss},{val_loss}", ["3", "+Inf", "-NaN"]),
+        ("loss 0,5 acc 1.234,5e3", "loss {loss} acc {acc}", ["0,5", "1.234,5e3"]),  # refused later
     ],
 )
 def test_patterns_match_any_place_of_a_line(line, pattern, values):
@@ -215,7 +221,7 @@ def test_what_is_no_file_is_not_read(tmp_path):
     import os
 
     os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path / "pipe", "/dev/zero", tmp_path / "none"):
+    for path in (tmp_path / "pipe", "/dev/zero", tmp_path / "none", tmp_path / ("long" * 99)):
         with pytest.raises(UserError, match="cannot be read|received a pipe"):
             of_run(path)
     (tmp_path / "empty").mkdir()

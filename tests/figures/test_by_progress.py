@@ -88,3 +88,4 @@ def test_progress_has_a_panel_for_each_axis_and_the_target_of_the_comparisons(fi
         frames = {"runs": tables.runs, "trajectories": tables.trajectories}
         tables = figures.FigureTables(**frames, comparisons=pandas.DataFrame(compared))
         assert figures.select(tables, figure)["target"].dropna().unique().tolist() == targets
+    assert figure.caption.endswith("Dotted: the target, if it is a validation loss.")

@@ -118,6 +118,11 @@ def test_colours_numbers_failures_and_frames():
     assert {"200", "400", "300", "1/2", "0/2", "failed"} <= texts(drawing)
     assert titles(drawing) == ["Examples to validation loss 0.2"]
     assert {"best", "chosen rate", "recommended"} < {*legend(drawing)}
+    assert axes.get_ylabel() == "learning rate"
+    scaled = tables()
+    scaled.runs["effective_learning_rate"] *= scaled.runs["batch_size"] / 16
+    (axes,) = drawn("rate_map", scaled)[0].axes
+    assert axes.get_ylabel() == "learning rate before scaling"
 
 
 def test_similar_losses_have_one_colour():

@@ -1,6 +1,7 @@
 """Recommendations: rows of the advice and of comparisons as cards, and as text."""
 
 import itertools
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +12,15 @@ import pytest
 import commanded
 from batchscope import figures
 from batchscope.figures.kinds import primary
-from batchscope.report import experiment_section, recommendation, rendering
-from batchscope.report.text import bracketed, difference, level, unit
+from batchscope.report import (
+    experiment_section,
+    recommendation,
+    rendering,
+    report_inputs,
+    study_page,
+)
+from batchscope.report.text import bracketed, difference, level, rounded, unit
+from batchscope.store import jobs
 from batchscope.study import suggestions
 from batchscope.study.decision_columns import ADVICE, COMPARISONS
 from batchscope.study.study_file import Guess
@@ -154,6 +162,12 @@ def test_a_card_says_how_to_train_and_which_results_to_expect(study):
     assert "Learning rate 0.1: as good: 0.3; failed: 1; worse: 0.05\n" in terminal(card)
 
 
+def test_counts_are_not_rounded():
+    row = {"name": "epochs", "estimate": 127.5, "low": 125.0, "high": 128.0, "n": 6}
+    assert recommendation._expectation_text(row, 128.0) == "128 (125 to 128)"
+    assert rounded(15640.0) == "15640"
+
+
 def test_a_learning_rate_is_the_one_after_scaling_as_in_the_code(study):
     runs = _tables().runs.assign(optimizer="sgd", learning_rate_scaling="linear")
     runs["effective_learning_rate"] = runs["learning_rate"] * runs["batch_size"] / 8
@@ -177,6 +191,9 @@ def test_the_patience_is_the_one_of_the_runs(study):
     card = card_of(study, runs=_tables().runs.assign(optimizer="sgd", patience=5))
     assert card["stop"]["patience"] == 5 and "patience 5" in sentence("stop", card["stop"])
     assert "patience=5" in "".join(card["code"])
+    # External runs have empty columns.
+    card = card_of(study, runs=_tables().runs.assign(patience=np.nan, epochs=np.nan))
+    assert (card["stop"]["patience"], card["stop"]["last"]) == (3, 9)
 
 
 def test_sizes_do_equally_well_only_within_every_margin(study):
@@ -221,6 +238,18 @@ def test_batch_sizes_have_a_row_each(study):
     assert rows[0]["cells"][:3] == ["0.1", "200 [160, 250]", "7.5 (6 to 9)"]
     words = ["slower than the margin allows", "recommended", "not resolved: time"]
     assert [row["verdict_words"] for row in rows] == words
+    advice = _advice()
+    epoch_seconds = advice["name"].eq("seconds_per_epoch")
+    advice.loc[epoch_seconds, ["estimate", "low", "high"]] = [[1.5] * 3, [0.75] * 3, [0.5] * 3]
+    table = card_of(study, advice=advice)["sizes"]  # one unit, so that the column can be sorted
+    assert [row["cells"][-1] for row in table["rows"]] == ["1.5 s", "0.75 s", "0.5 s"]
+    advice.loc[advice["item"].eq("size") & advice["batch_size"].eq(8), "name"] = "memory"
+    (row, *_) = card_of(study, advice=advice)["sizes"]["rows"]
+    assert row["verdict_words"] == "does not fit into memory"
+    compared = _comparisons().replace({"budget": {"target": "epochs"}})  # ends of external runs
+    card = card_of(study, comparisons=compared)
+    assert "Time (ms)" in card["sizes"]["heads"]
+    assert sentence("margins", card).endswith("10 % in time.")
 
 
 def test_disturbed_timings_have_a_command_and_leave_seconds_out(study):
@@ -247,6 +276,14 @@ def test_checks_that_fail_come_first_and_suggestions_are_lines_of_the_study(stud
     assert "experiments.gap: set: {epochs: 20}" in terminal(card)
 
 
+def test_a_suggested_number_is_read_as_it_was_written(study):
+    advice = _advice()
+    advice = advice[advice["item"].ne("suggestion") | advice["batch_size"].eq(8)]
+    card = card_of(study, advice=advice.assign(value=advice["value"].astype(float)))
+    (row,) = card["suggestions"]
+    assert row["lines"] == ["set: {epochs: 20}"]
+
+
 def test_timings_that_are_disturbed_at_all_sizes_name_no_single_size(study):
     check = {"item": "check", "name": "timings_disturbed", "passed": 0}
     advice = more_advice(
@@ -261,20 +298,25 @@ def test_timings_that_are_disturbed_at_all_sizes_name_no_single_size(study):
 BASELINE = {"name": "baseline", "estimate": 0.49, "low": 0.44, "high": 0.55, "bound": 0.5}
 EDGE = {"name": "rate_on_edge", "batch_size": 8, "learning_rate": 0.01, "low": 0.01}
 EDGE |= {"effective_learning_rate": 0.01}
+OTHER_EDGE = EDGE | {"batch_size": 16, "low": None, "high": 0.01}
 
 
 @pytest.mark.parametrize(
-    ("headline", "check", "phrases"),
+    ("headline", "checks", "phrases"),
     [
-        ("nothing_learned", BASELINE, ["nothing was learned", "0.490 [0.440, 0.550]", "0.5)"]),
-        ("rate_not_found", EDGE, ["at least 0.01 at batch size 8"]),
+        ("nothing_learned", [BASELINE], ["nothing was learned", "0.490 [0.440, 0.550]", "0.5)"]),
+        (
+            "rate_not_found",
+            [EDGE, OTHER_EDGE],
+            ["at least 0.01 at batch size 8; at most 0.01 at batch size 16"],
+        ),
     ],
 )
-def test_an_essential_check_decides_the_headline(study, headline, check, phrases):
+def test_an_essential_check_decides_the_headline(study, headline, checks, phrases):
     """Page, command and last line say the same, and none of them recommends a size."""
     advice = _advice(False, headline=headline)
-    check = pandas.DataFrame([{"item": "check", "passed": 0, **check}]).assign(**SERIES)
-    advice = pandas.concat([advice[advice["item"].ne("check")], check], ignore_index=True)
+    checks = pandas.DataFrame(checks).assign(item="check", passed=0, **SERIES)
+    advice = pandas.concat([advice[advice["item"].ne("check")], checks], ignore_index=True)
     card = card_of(study, advice=advice)
     assert card["best"] is None and card["stop"] == {} and card["code"] == []
     counts = {"runs": 1, "parts": ["1 finished"]}
@@ -321,6 +363,24 @@ def test_a_series_with_a_recommendation_comes_first(study):
     assert cards[1]["reached"] is None
 
 
+def test_a_noise_scale_is_next_to_the_critical_batch_size_of_its_experiment(study, finished):
+    """The first card belongs to another experiment."""
+    experiments = {name: replace(study.experiments["gap"], name=name) for name in ("gap", "noise")}
+    results = {}
+    for name, size in (("gap", 111), ("noise", 222)):
+        critical = {"item": "limit", "name": "critical_batch_size", "low": size, "high": size + 1}
+        runs = _tables().runs[lambda rows: rows["learning_rate"].eq(0.1)]
+        norms = 10.0 + runs["seed"]
+        runs = runs.assign(gradient_norm_squared=norms, gradient_variance=300 + norms)
+        tables = _tables(advice=more_advice(critical), runs=runs, trends=pandas.DataFrame())
+        results[name] = report_inputs.ExperimentResults(experiments[name], [], tables, [])
+    two = replace(study, experiments=experiments)
+    given = {"study": two, "experiments": results, "states": jobs.JobTable(two, finished[1])}
+    html, _ = study_page.build(replace(report_inputs.read(*finished), **given))
+    gap, noise = re.findall("Gradient noise scale after the training.*?</p>", html)
+    assert "at least 111" in gap and "at least 222" in noise and "at least 111" not in noise
+
+
 def test_the_first_guess_is_compared_with_the_recommendation(study):
     card = card_of(study)
     guess = Guess(batch_size=64, learning_rate=0.1)
@@ -329,6 +389,7 @@ def test_the_first_guess_is_compared_with_the_recommendation(study):
     assert "batch size is 0.25 times" in text and "learning rate is the same" in text
     none = terminal(guess=guess)
     assert "No advice for gap" in none and "recommended" not in none
+    assert "by a validation loss or an outcome under `margins`" in none
     assert "guess" not in terminal(card)
 
 
@@ -387,8 +448,14 @@ def test_the_dots_are_the_ends_of_the_runs_if_no_evaluation_has_the_outcome():
     runs = tables.runs.assign(test_accuracy=0.9 + tables.runs["seed"] / 100)
     evaluations = tables.trajectories.assign(test_accuracy=float("nan"))
     tables = _tables(runs=runs, trajectories=evaluations)
-    frame = primary.select(tables, figures.FIGURES["primary_outcome"])
+    spec = figures.FIGURES["primary_outcome"]
+    frame = primary.select(tables, spec)
     assert frame["value"].tolist() == pytest.approx([0.9, 0.91] * 3)
+    # Other evaluations than the lowest have the outcome, and a run lacks it.
+    higher = evaluations.assign(validation_loss=0.3, test_accuracy=0.5)
+    runs.loc[runs["seed"].eq(1) & runs["learning_rate"].eq(0.1), "test_accuracy"] = float("nan")
+    tables = _tables(runs=runs, trajectories=pandas.concat([evaluations, higher]))
+    assert primary.select(tables, spec)["value"].tolist() == pytest.approx([0.9] * 3)
 
 
 def test_intervals_have_one_form():

@@ -8,9 +8,10 @@ import pandas
 import pytest
 
 import made_advice
+from batchscope.figures import FigureTables
 from batchscope.report import experiment_section, page_figures, rendering, study_page, text
 from batchscope.study import table_entries
-from batchscope.study.decision_columns import TRENDS
+from batchscope.study.decision_columns import ADVICE, TRENDS
 from html_page import Page
 
 
@@ -60,6 +61,8 @@ def test_a_trend_has_the_units_of_its_outcome(row, means, change):
 def test_too_few_seeds_have_no_interval():
     (enough,) = trends_of(trend(n=3))
     assert enough["slope"] == "−2.0 [−3.0, −1.0]" and "[" in enough["means"][0]
+    (few,) = trends_of(trend(n=2, seeds=6))  # The means are over the paired seeds.
+    assert few["means"] == ["0.9", "0.9"]
     (verdict,) = trends_of(trend(n=6))
     assert enough["change"] == verdict["change"] == "decreases"
     assert enough["provisional"] and not verdict["provisional"]
@@ -71,6 +74,11 @@ def test_too_few_seeds_have_no_interval():
 def test_series_with_the_same_numbers_share_a_row():
     rates = [{"learning_rate": rate} for rate in (0.1, 0.2, 0.4)]
     times = [{**trend("seconds_per_epoch", (-0.3, -0.1)), **rate} for rate in rates]
+    ends = [f"{size}_mean_{end}" for size in ("smallest", "largest") for end in ("low", "high")]
+    exact = {"low": -0.2, "high": -0.2, **dict.fromkeys(ends, 0.9)}  # no interval is shown
+    few, *others = ({**row, **exact} for row in times)
+    few["n"] = 2  # One of its runs failed.
+    assert [row["change"] for row in trends_of(few, *others)] == ["few_seeds", "decreases"]
     losses = [{**trend("test_loss", (0.1, 0.2)), **rates[0]}]
     losses += [{**trend("test_loss", (0.3, 0.4)), **rate} for rate in rates[1:]]
     found = experiment_section.trend_rows(pandas.DataFrame(times + losses))
@@ -186,6 +194,19 @@ def test_the_answer_comes_before_the_figure_of_its_outcomes(whole):
     assert places == sorted(places) and Page(html).open == []
 
 
+@pytest.mark.parametrize(
+    ("budget", "label"), [("convergence", "At the best loss reached"), ("end", "At the end")]
+)
+def test_a_tab_says_where_its_first_row_is_compared(whole, budget, label):
+    _, inputs = whole
+    compared = made_advice.comparisons(seconds="").assign(budget=budget)
+    tables = FigureTables(comparisons=compared, advice=pandas.DataFrame(columns=[*ADVICE]))
+    results = inputs.experiments["gap"]._replace(tables=tables)
+    html, _ = study_page.build(replace(inputs, experiments={"gap": results}))
+    (tab,) = re.findall(r"<label for=\"equal-[^>]*>(.*?):", html)
+    assert tab == label
+
+
 RACE = [
     {"optimizer": "sgd", "batch_size": 8, "learning_rate": 0.1, "status": "in_race"},
     {"optimizer": "sgd", "batch_size": 8, "learning_rate": 0.2, "status": "left", "left_after": 3}
@@ -203,6 +224,9 @@ def test_rates_that_left_are_listed():
     template = '{% import "race.html.j2" as races %}{{ races.race(race, "<title>") }}'
     text = rendering._environment().from_string(template).render(race=built, explanations={})
     assert all(number in text for number in ("1.5", "1.2", "1.9")) and "<title>" not in text
+    assert "before scaling" not in text
+    scaled = pandas.DataFrame(RACE).assign(learning_rate_scaling="sqrt")
+    assert experiment_section.rates_that_left(scaled)["scaled"]
     rows = text.split("<tr>")[2:]
     assert [("0.2" in row, "0.4" in row) for row in rows] == [(True, False), (False, True)]
     assert experiment_section.rates_that_left(pandas.DataFrame(RACE[:1])) is None

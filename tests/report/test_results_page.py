@@ -121,6 +121,17 @@ def test_a_machine_without_versions_is_named_once_and_only_if_no_other_run_names
         assert lines(page, f" with Some CPU, 2 cores, 24 GiB of memory, {end}")
 
 
+def test_series_of_an_experiment_have_a_recommendation_each(results):
+    add_study(results, "own")
+    path = results / "studies" / "own" / "gap" / "advice.csv"
+    row = disk.read_rows(path)[0]
+    sizes = {"sgd": 32, "adam": 64}.items()
+    rows = [{**row, "optimizer": name, "batch_size": size} for name, size in sizes]
+    disk.write_rows(path, list(rows[0]), rows)
+    page, _ = write(results)
+    assert "Recommended: gap, SGD: batch size 32, learning rate 0.4 (solid); gap, Adam:" in page
+
+
 def test_documents_with_the_largest_contradicted_share_come_first(results):
     add_study(results, "half", CONTRADICTED, {})
     add_study(results, "third", CONTRADICTED, {}, OPEN)

@@ -1,5 +1,7 @@
 """The recommended training as lines of Keras, and that Keras takes them."""
 
+import math
+
 import pytest
 
 from batchscope.report import recommendation
@@ -42,6 +44,13 @@ def test_runs_that_were_trained_elsewhere_may_have_fewer_factors():
     optimizer, _, fit = recommendation.keras_lines(factors | {"optimizer": "adam"}, None, None)
     assert optimizer == "optimizer = keras.optimizers.Adam(learning_rate=1)"
     assert fit == "model.fit(x, y, batch_size=8)"
+    # Their tables have an empty column for every factor.
+    factors = dict.fromkeys(RUN, math.nan) | {"batch_size": 8.0, "optimizer": "sgd"}
+    optimizer, *_ = recommendation.keras_lines(factors, None, None)
+    assert optimizer == "optimizer = keras.optimizers.SGD()"
+    factors |= {"learning_rate": 0.5, "momentum": 0.9}
+    optimizer, *_ = recommendation.keras_lines(factors, None, None)
+    assert optimizer == "optimizer = keras.optimizers.SGD(learning_rate=0.5, momentum=0.9)"
     comment, *_ = recommendation.keras_lines(RUN | {"schedule": "cosine"}, 15, None)
     assert comment == "# also: schedule cosine"
 

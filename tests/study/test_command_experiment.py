@@ -23,7 +23,8 @@ def problems(folder, *words, **keys):
 
 
 def test_a_script_that_is_no_input_is_told(tmp_path):
-    raw = commanded.study(tmp_path, inputs=None, seeds=6)
+    code = f"{'pass; ' * 50}open('x.py')"  # no path, as it is longer than any
+    raw = commanded.study(tmp_path, code[:-2], inputs=None, seeds=6)
     study = planner.make(raw, folder=tmp_path)
     (warning,) = study.warnings
     assert warning.startswith("experiments.a.inputs: ") and "[script.py]" in warning

@@ -95,6 +95,7 @@ def test_invalid_yaml_is_one_line_with_its_place(text, place, tmp_path):
     ("text", "expected"),
     [
         ("a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}", {"a": {"x": 1, "y": 2}, "b": {"x": 3, "y": 2}}),
+        ("a: {b: &b {<<: {1: 1}, 1: 2}}\nc: {<<: *b}", {"a": {"b": {"1": 2}}, "c": {"1": 2}}),
         ("1: {true: a, null: b}", {"1": {"true": "a", "null": "b"}}),
         ("\ufeffstudy: s\n", {"study": "s"}),  # a byte order mark
     ],

@@ -91,7 +91,6 @@ def rates(*values):
         ),
         (CASES, "batch_size", {None: [32, 64]}, {"cases": [LARGE, {**LARGE, "batch_size": 64}]}),
         ({}, "batch_size", {None: [16]}, {"vary": {"batch_size": [16]}}),
-        (CASES, "batch_size", {32: [16]}, {"cases": [SMALL]}),  # without the size 32
         (TIMED, "measure.time_epoch.blocks", {None: 21}, {"measure": MORE_BLOCKS}),
         ({}, "learning_rate", {None: ""}, {}),
         ({}, "test_examples", {None: 100}, {}),
@@ -101,6 +100,14 @@ def rates(*values):
 def test_a_suggestion_changes_a_factor_where_the_study_has_it(experiment, key, values, expected):
     study = planner.make(small(experiment=experiment))
     assert suggestions.changes(study, "a", [(key, values)]) == expected
+
+
+def test_a_case_without_a_batch_size_has_that_of_the_defaults():
+    cases = {"vary": {}, "cases": [{"epochs": 3}, {"batch_size": 16}]}
+    study = planner.make(small(experiment=cases, defaults={"batch_size": 8}))
+    changed = suggestions.changes(study, "a", [("batch_size", {None: [8, 16, 32]})])
+    sizes = [(case["batch_size"], case.get("epochs")) for case in changed["cases"]]
+    assert sizes == [(8, 3), (16, None), (32, None)]
 
 
 def test_suggestions_add_up():

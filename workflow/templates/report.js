@@ -40,7 +40,7 @@
 
   // Numbers are compared by their first number; cells without one come last in both directions.
   const compare = (a, b, sign) => {
-    const [x, y] = [a, b].map((text) => parseFloat(text.replace("\u2212", "-")));
+    const [x, y] = [a, b].map((text) => parseFloat(text.replace("\u2212", "-").replace("< ", "")));
     if (isNaN(x) && isNaN(y)) return sign * a.localeCompare(b, "en");
     return isNaN(x) - isNaN(y) || sign * (x - y);
   };

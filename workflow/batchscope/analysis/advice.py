@@ -355,7 +355,8 @@ def _seconds_checks(series: AdviceSeries) -> Iterator[Row]:
         yield _check("times_compared", False)
     if (fastest := comparisons.best_batch_size(rows)) in series.excluded_sizes(series.outcomes):
         sizes = [size for size in series.sizes if size != fastest]
-        yield _check("fastest", False, "batch_size", sizes, batch_size=fastest)
+        change = ("batch_size", sizes) if len(sizes) >= suggestions.MIN_SIZES else ()
+        yield _check("fastest", False, *change, sizes=str(fastest))
 
 
 def _needs(series: AdviceSeries) -> Iterator[Need]:

@@ -263,7 +263,10 @@ class AdviceSeries:
     @functools.cached_property
     def training_summary(self) -> TrainingSummary:
         """The properties of the trainings that decide about missing requirements."""
-        runs, outcomes = self.run_columns("batch_size", RATE, "train_seconds"), self.outcomes
+        runs = self.run_columns("batch_size", RATE, "train_seconds")
+        # Ends at equal updates rank no sizes, but have outcomes.
+        names = self.outcomes or self.tables.comparisons["outcome"].unique()
+        outcomes = [name for name in names if name not in COSTS]
         rates = runs.groupby("batch_size")[RATE].nunique().min() if len(runs) else 0
         compared = (self.limits["outcome"] == SECONDS).any()
         # Stages begin with six seeds, so fewer seeds are no missing requirement.
@@ -276,7 +279,7 @@ class AdviceSeries:
             bool(compared or self.request.timed or runs["train_seconds"].notna().any()),
             any(not name.startswith("validation") for name in outcomes),
             self.request.keys_to_add,
-            tasks.from_columns(outcomes)[0],
+            next((name.partition("_")[2] for name in outcomes), "accuracy"),
         )
 
     def rate_of_size(self, size: int) -> float:

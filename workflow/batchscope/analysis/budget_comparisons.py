@@ -251,7 +251,10 @@ def _cubes_at_budget(
     """Yield each outcome with its margin and its cube, on test data or else validation data."""
     quantities = _default_margins(series)
     on_test = [f"test_{name}" for name in quantities]
-    complete = filter(series.is_complete, on_test)
+    rows = series.finished
+    if LOSS in rows and rows[LOSS].notna().any():
+        rows = rows.dropna(subset=LOSS)  # other rows have a training loss only
+    complete = [name for name in on_test if len(rows) and name in rows and rows[name].notna().all()]
     cubes = {name: cube_at_budget(series, budget, name) for name in complete}
     if not cubes and budget.kind == CONVERGENCE:  # test data may be measured at the end only
         rows = run_series.finished_runs(series.runs)

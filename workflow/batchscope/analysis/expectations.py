@@ -34,6 +34,7 @@ PATIENCE, MEMORY_PEAK, EPOCH_SECONDS = "patience", "memory_peak_mb", "seconds_pe
 COUNTED = (EPOCHS, UPDATES, PATIENCE)  # results that are summarised by their range over the seeds
 _POSITIVE = (SECONDS, EPOCH_SECONDS, MEMORY_PEAK)
 _LOSS = "validation_loss"
+_MEAN = [f"mean{end}" for end in intervals.SUFFIXES]
 _RUN_COLUMNS = ["batch_size", RATE, "seed", "train_seconds", EPOCH_SECONDS, MEMORY_PEAK]
 _BEST_TO_WORST = [Verdict.WITHIN, Verdict.PROVISIONAL, Verdict.BEYOND]
 
@@ -104,9 +105,8 @@ def expectation_rows(series: AdviceSeries) -> Iterator[Row]:
             row |= _summary(name, column[selected].dropna())
             if name in values and row["n"] >= MIN_SEEDS_FOR_INTERVAL:
                 # An outcome that chooses the rates is read at the rates that other seeds choose.
-                mean, *ends = compared.loc[(name, size), ["mean", "mean_low", "mean_high"]]
-                row["estimate"] = row["estimate"] if math.isnan(mean) else mean
-                row["low"], row["high"] = ends
+                mean, row["low"], row["high"] = compared.loc[(name, size), _MEAN]
+                row["estimate"] = row["estimate"] if pandas.isna(mean) else mean
             yield row
 
 

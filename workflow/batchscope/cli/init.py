@@ -5,6 +5,7 @@ A new kind of file belongs in `_dataset_definition`.
 
 import os
 import re
+import shlex
 import sys
 import textwrap
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ def write_study(choices: Choices) -> str:
     if output.exists():
         raise UserError(f"--output: received {output}, which exists; a new file is expected.")
     schema = project_files.WORKFLOW.parent / "docs" / "study.schema.json"
-    values = {"data": choices.data, "name": name, "path": output}
+    values = {"data": choices.data, "name": name, "path": shlex.quote(str(output))}
     values["schema"] = os.path.relpath(schema, output.parent)
     try:
         values |= study_check.run_in_fork(_explore, name, choices)
@@ -81,7 +82,8 @@ def write_study(choices: Choices) -> str:
 
 def _slug(path: Path | str) -> str:
     slug = re.sub(r"[^a-z0-9]+", "_", Path(path).stem.lower()).strip("_")
-    return slug if slug[:1].isalpha() else f"data_{slug}".rstrip("_")
+    # A name has at most 60 characters.
+    return (slug if slug[:1].isalpha() else f"data_{slug}")[:60].rstrip("_")
 
 
 def _explore(name: str, choices: Choices) -> dict[str, Any]:
@@ -150,9 +152,9 @@ def _dataset_definition(data: str, label: str | None, task: str | None) -> dict[
         parts = dataset_definitions.read(folder).parts()
         split = {part: share for part, share in _SPLIT.items() if part not in parts}
         return {**folder, "split": split} if split else folder
-    if path.suffix == ".npz":
+    if path.suffix.lower() == ".npz":
         return {"source": "npz", "path": data, **keys, "split": _SPLIT}
-    if path.suffix in (".csv", ".tsv"):
+    if path.suffix.lower() in (".csv", ".tsv"):
         return _table_settings({"source": "csv", "path": data, **keys, "split": _SPLIT})
     if path.is_file():
         return {"source": "text", "path": data}
@@ -190,6 +192,7 @@ def _model_values(model: str | None, kind: str) -> dict[str, Any]:
         names = display.listed(NETWORKS, "or")
         raise UserError(f"MODEL: received {model!r}; an existing file, or {names}, is expected.")
     name = _slug(model)
+    name = f"my_{name}" if name in NETWORKS else name
     try:
         token = model_files.token(name, model)
     except UserError as error:

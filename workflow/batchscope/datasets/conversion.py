@@ -67,9 +67,9 @@ def convert_examples(kind: str, place: str, examples: np.ndarray) -> np.ndarray:
     if examples.dtype.kind not in letters:
         raise unexpected(place, str(examples.dtype), f"an array of {expected}")
     if kind == ROWS:
-        expected = f"a finite number up to {MAX_NUMBER:.2g}"
+        expected, examples = f"a finite number up to {MAX_NUMBER:.2g}", examples.astype(np.float64)
         _check_values(place, examples, np.abs(examples) <= MAX_NUMBER, expected)
-        return examples.astype(np.float64)
+        return examples
     is_token = (examples >= 0) & (examples <= _MAX_TOKEN)
     _check_values(place, examples, is_token, f"a token from 0 to {_MAX_TOKEN}")
     return examples.astype(np.int32)
@@ -148,10 +148,13 @@ def _task_of_labels(place: str, labels: np.ndarray, may_be_quantities: bool) -> 
     Raises:
         UserError: If there are many different whole numbers, which need an explicit task.
     """
-    if labels.dtype.kind not in "uif" or not np.isfinite(labels).all():
+    if labels.dtype.kind not in "uif":
         return tasks.CLASSIFICATION
-    if labels.dtype.kind == "f" and (labels != np.floor(labels)).any():
+    finite = labels[np.isfinite(labels)]
+    if (finite != np.floor(finite)).any():
         return tasks.REGRESSION
+    if finite.size < labels.size:
+        return tasks.CLASSIFICATION
     distinct, count = len(np.unique(labels)), len(labels)
     if may_be_quantities and (distinct > _MAX_CLASSES or distinct > max(_MAX_DISTINCT, count / 2)):
         received = f"{distinct} different whole numbers in {count} rows, and no task"
@@ -221,7 +224,7 @@ def _numeric_labels(part_labels: Labels, task: str) -> tuple[dict[str, np.ndarra
         if labels.dtype.kind not in "uifb" or labels.ndim > 2:
             received = f"{labels.dtype} labels of shape {labels.shape}"
             raise unexpected(place, received, "numbers of shape (n,) or (n, outputs)")
-        is_valid = np.abs(labels) <= MAX_NUMBER
+        is_valid = np.abs(labels.astype(np.float64)) <= MAX_NUMBER  # In float16 it is infinite.
         expected, dtype = f"a number up to {MAX_NUMBER:.2g}", np.float64
         if task == tasks.MULTI_LABEL:
             is_valid, expected, dtype = np.isin(labels, (0, 1)), "0 or 1", np.int32

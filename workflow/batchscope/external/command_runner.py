@@ -216,7 +216,8 @@ def _judge(
     if end.status in _KILLED_STATUSES and end.limit_mb is not None:
         return records.OUT_OF_MEMORY, memory_limits.record_or_retry(folder, end.limit_mb), rows
     if logged_status in (records.DIVERGED, records.OUT_OF_MEMORY):
-        return logged_status, f"The log states {logged_status}, or a loss is not finite.", rows
+        text = f"The log states {logged_status}, or its last loss is empty or not finite."
+        return logged_status, text, rows
     if end.status:
         print(*end.lines, sep="\n")
         by_signal = f"by {signal.Signals(-end.status).name}" if end.status < 0 else ""

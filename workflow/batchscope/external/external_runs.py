@@ -21,7 +21,7 @@ from batchscope.core.errors import UserError, raise_problems
 from batchscope.external import log_numbers, log_table, text_logs
 from batchscope.external.log_numbers import STATED_STATUS
 from batchscope.external.log_table import LogTable
-from batchscope.store.records import CRASHED, FINISHED
+from batchscope.store.records import CRASHED, DIVERGED, FINISHED
 from batchscope.study import log_format
 from batchscope.study.log_format import COST_COLUMNS, PROGRESS, RATE, LogFormat, Logs
 from batchscope.study.outcomes import MIN_FIT_SIZES, equal_budget
@@ -124,7 +124,7 @@ def read_command_log(
     """Return the evaluations of one run in order, and its status; an empty text if it finished.
 
     The last values at the same progress count. Rows without progress after all other rows belong to
-    the end.
+    the end. A run that ends with empty cells has diverged, since pandas writes NaN so.
 
     Raises:
         UserError: If the log cannot be read, is ambiguous, or contradicts itself.
@@ -147,6 +147,10 @@ def read_command_log(
     rows = log_numbers.complete_progress(table, rows, keys)
     checked = rows.assign(run="").drop(columns="seconds", errors="ignore")
     raise_problems(_decreasing_progress(table, checked))
+    end = rows.tail(1)
+    is_empty = end[outcomes].isna().all(axis=None) and _has_cells(table, end).all()
+    if not status and is_empty and end[STATED_STATUS].ne(FINISHED).all():
+        status = DIVERGED
     return rows[[name for name in ("epoch", *COST_COLUMNS, *outcomes) if name in rows]], status
 
 
@@ -242,8 +246,7 @@ def _evaluations(table: LogTable, rows: pandas.DataFrame) -> pandas.DataFrame:
     wrong = rows[~is_single & has_outcome]
     raise_problems(_rows_without_progress(table, wrong, used[0]) if used else ())
     logs = table.positions["log"].loc[rows.index]
-    is_table = logs.map(lambda log_index: table.logs[log_index].format == text_logs.CSV)
-    rows = rows[is_single | has_outcome | (is_table & has_progress)]
+    rows = rows[is_single | has_outcome | (_has_cells(table, rows) & has_progress)]
     if rows.empty:
         raise table.missing_outcome_error("columns")
     remaining_logs = {*logs.loc[rows.index]}
@@ -251,6 +254,13 @@ def _evaluations(table: LogTable, rows: pandas.DataFrame) -> pandas.DataFrame:
         count = display.count(len(lost), "log")
         table.notes.append(f"{count} without any outcome: {display.short_list(lost)}")
     return rows
+
+
+def _has_cells(table: LogTable, rows: pandas.DataFrame) -> pandas.Series:
+    """Return whether each row has cells for outcomes: an empty cell of a CSV table, or a null."""
+    logs, texts = table.positions["log"].loc[rows.index], table.texts.loc[rows.index]
+    is_csv = logs.map(lambda log_index: table.logs[log_index].format == text_logs.CSV)
+    return is_csv | texts.reindex(columns=table.outcomes).eq(text_logs.NULL).any(axis=1)
 
 
 def _run_names(table: LogTable, identity: pandas.DataFrame) -> list[str]:

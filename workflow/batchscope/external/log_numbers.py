@@ -129,15 +129,16 @@ def _with_epochs(table: LogTable, rows: pandas.DataFrame) -> pandas.DataFrame:
     """
     if "epoch" not in rows:
         return rows
-    epochs, run = rows["epoch"], rows["order"]
-    if {"updates", "examples"} & {*rows} and epochs.groupby(run).diff().eq(0).any():
+    epochs = rows["epoch"]
+    counter = next(name for name in PROGRESS if name in rows)
+    ordered = rows.dropna(subset="epoch").sort_values(["order", counter], kind="stable")
+    if counter != "epoch" and ordered.groupby("order")["epoch"].diff().eq(0).any():
         text = f"not read: {table.name('epoch')}, since several rows of a run have the same epoch"
         table.notes.append(text)
         return rows.drop(columns="epoch")
     logs = table.positions["log"].loc[rows.index]
     from_zero = epochs.eq(0).groupby(logs).transform("any")
     from_zero &= epochs.mod(1).fillna(0).eq(0).groupby(logs).transform("all")
-    counter = next(name for name in PROGRESS if name in rows)
     if counter != "epoch":
         before = epochs.eq(0) & rows[counter].eq(0)
         from_zero &= ~before.groupby(logs).transform("any")

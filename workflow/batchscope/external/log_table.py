@@ -105,8 +105,8 @@ def read(keys: LogFormat, paths: Mapping[str, Mapping[str, str]], metrics: Metri
     has_one_run_per_log = True
     logs, tables = [], []
     for path, factors in paths.items():
-        place = Path(path)
-        if place.is_dir() or (place.is_file() and tensorboard.EVENTS in place.name):
+        is_events = os.path.isfile(path) and tensorboard.EVENTS in os.path.basename(path)
+        if is_events or os.path.isdir(path):
             log = tensorboard.read(path, keys.columns, user_names)
         else:
             log = text_logs.read(path, keys, user_names)

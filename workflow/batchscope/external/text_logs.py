@@ -6,6 +6,7 @@ A new format is a branch of `read`, with its name in the message at the end.
 import io
 import json
 import re
+import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,16 +15,18 @@ from typing import Any
 import pandas
 
 from batchscope.core import display, problems
-from batchscope.core.errors import UserError, check_regular
+from batchscope.core.errors import UserError, check_regular, unexpected
 from batchscope.study import log_format
 from batchscope.study.log_format import LogFormat
 
 CSV = "CSV"
+NULL = "null"  # text of a null that stands for a loss or a metric
 _DELIMITERS = (",", ";", "\t")
 _HISTORY_KEY = "log_history"  # in Hugging Face's trainer_state.json
 _SUMMARY_KEY = "train_runtime"  # key of Hugging Face's row about the whole training
-_VALUE_REGEX = r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf)\b|[A-Za-z][\w.-]*"
-_PATTERN_PART = re.compile(r"\{(\w+)\}|(\*)|(\s+)|([^{*\s]+|\{)")
+_WORD_REGEX = r"[-+]?(?i:nan|inf(?:inity)?)\b|[A-Za-z][\w.-]*"
+# A per cent sign belongs to the number before it.
+_PATTERN_PART = re.compile(r"\{(\w+)\}(?: ?%)?(,?)|(\*)|(\s+)|([^{*\s]+|\{)")
 _ESCAPE_SEQUENCES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\x08+")  # from progress bars
 _EXAMPLE_PATTERN = "step {updates}: train loss {train_loss}, val loss {validation_loss}"
 _ADVICE = f'Printed lines are read by `lines: "{_EXAMPLE_PATTERN}"`.'
@@ -103,10 +106,13 @@ def read_printed_lines(path: str, text: str, patterns: Collection[str]) -> Log:
 
 def _compile_pattern(pattern: str) -> re.Pattern[str]:
     expression, names = "", []
-    for name, wild, blank, literal in _PATTERN_PART.findall(pattern):
+    for name, comma, wild, blank, literal in _PATTERN_PART.findall(pattern):
         names += [name] if name else []
-        expression += f"(?P<{name}>{_VALUE_REGEX})" if name else ".*?" if wild else ""
-        expression += r"\s+" if blank else re.escape(literal)
+        # A decimal comma makes an invalid number, which a message shows, and not a wrong one.
+        commas = "" if comma else r"(?:,\d[\d.]*)*"
+        number = rf"[-+]?(?:\d[\d_]*\.?\d*|\.\d+){commas}(?:[eE][-+]?\d+)?(?: ?%)?"
+        expression += f"(?P<{name}>{number}|{_WORD_REGEX}){comma}" if name else ""
+        expression += ".*?" if wild else r"\s+" if blank else re.escape(literal)
     try:
         if names:
             return re.compile(expression)
@@ -132,7 +138,8 @@ def _read_trainer_state(path: str, state: dict[str, Any]) -> Log:
 def _read_json_lines(path: str, text: str, keys: LogFormat, metrics: Collection[str]) -> Log:
     """Return the log of a text with one object per line. Other lines are ignored.
 
-    An object without progress and outcomes states parameters of the following lines.
+    An object without progress and outcomes states parameters of the following lines. The text of a
+    loss or metric that is null is `NULL`, since programs write NaN so.
     """
     columns = keys.columns.items()
     user_named = {theirs for ours, theirs in columns if log_format.is_evaluated(ours, metrics)}
@@ -144,7 +151,9 @@ def _read_json_lines(path: str, text: str, keys: LogFormat, metrics: Collection[
             raise UserError(f"{path}, line {number}: received no JSON object; one is expected.")
         row = _flat_texts(content)
         if any(name in user_named or log_format.is_evaluated(name, metrics) for name in row):
-            rows[number] = parameters | row
+            empty = (name for name, text in row.items() if not text)
+            outcomes = (n for n in empty if n in user_named or log_format.is_outcome(n, metrics))
+            rows[number] = parameters | row | dict.fromkeys(outcomes, NULL)
         else:
             parameters |= row
     return Log(path, "JSON lines", make_table(path, rows))
@@ -176,16 +185,21 @@ def _read_csv(path: str, text: str) -> Log:
         UserError: If the text is damaged.
     """
     delimiter = max(_DELIMITERS, key=text.partition("\n")[0].count)
+    lost_cells = pandas.errors.ParserWarning
     try:
-        cells = pandas.read_csv(
-            io.StringIO(text),
-            sep=delimiter,
-            engine="python",
-            index_col=False,
-            skip_blank_lines=False,
-            dtype=str,
-            keep_default_na=False,
-        )
+        with warnings.catch_warnings(action="error", category=lost_cells):
+            cells = pandas.read_csv(
+                io.StringIO(text),
+                sep=delimiter,
+                engine="python",
+                index_col=False,
+                skip_blank_lines=False,
+                dtype=str,
+                keep_default_na=False,
+            )
+    except lost_cells:
+        text = "more cells than the header has names"
+        raise unexpected(f"{path}, line 2", text, "a name for each") from None
     except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as error:
         raise UserError(f"{path}: received no CSV text ({error}); one is expected.") from None
     cells = cells.fillna("").apply(lambda column: column.str.strip())

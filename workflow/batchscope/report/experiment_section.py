@@ -109,7 +109,8 @@ def rates_that_left(race: pandas.DataFrame) -> Row | None:
         }
         for row in left_rates.to_dict("records")
     ]
-    return {"tried": len(race), "rows": rows}
+    scaling = race.get("learning_rate_scaling", pandas.Series())
+    return {"tried": len(race), "rows": rows, "scaled": scaling.isin(["linear", "sqrt"]).any()}
 
 
 def equal_budgets(compared: pandas.DataFrame) -> list[Row]:
@@ -209,7 +210,7 @@ def trend_rows(table: pandas.DataFrame) -> list[Row]:
         change = _trend_change(row)
         row |= {"series": labels[position], "change": change, **_trend_texts(row)}
         row["provisional"] = row["n"] < outcomes.MIN_SEEDS and change in (INCREASES, DECREASES)
-        key = (row["outcome"], row["budget"], *row["means"], row["slope"])
+        key = (row["outcome"], row["budget"], *row["means"], row["slope"], row["n"], change)
         rows_by_numbers.setdefault(key, []).append(row)
     merged = []
     for same in rows_by_numbers.values():
@@ -240,11 +241,10 @@ def _trend_texts(row: Row) -> Row:
     points = text.difference_unit(column)
     change = display.PLAIN if is_ratio else points if points != display.PLAIN else unit
     slope = text.with_interval([row[name] for name in text.ESTIMATE], row["n"])
+    seeds = row["n"] or row["seeds"]  # Without paired seeds the means are over all.
     return {
         "unit": unit.suffix.strip(),
-        "means": [
-            text.level(column, text.with_interval(mean, row["seeds"]), unit) for mean in means
-        ],
+        "means": [text.level(column, text.with_interval(mean, seeds), unit) for mean in means],
         "slope": text.bracketed(slope, change),
         "slope_unit": change.suffix.strip(),
         "ratio": is_ratio,

@@ -15,7 +15,7 @@ import pandas
 import yaml
 
 from batchscope.analysis import advice_series, intervals, run_series, verdicts
-from batchscope.analysis.advice import BASELINE, RATE_ON_EDGE, Headline, Item, listed_sizes
+from batchscope.analysis.advice import BASELINE, MEMORY, RATE_ON_EDGE, Headline, Item, listed_sizes
 from batchscope.analysis.chosen_rates import RATE
 from batchscope.analysis.expectations import COUNTED, EPOCH_SECONDS, PATIENCE
 from batchscope.core import display, project_files
@@ -32,12 +32,14 @@ from batchscope.study.plan import PlannedExperiment, Study
 Row = dict[str, Any]
 _SCOPE = ("model", "dataset", "optimizer", "device")
 _MEAN = [f"mean{end}" for end in intervals.SUFFIXES]
-# Columns of the table of batch sizes: title, cost, and budget of the comparison.
+# Columns of the table of batch sizes: title, cost, and budgets of the comparison.
 _COST_COLUMNS = (
-    ("Time to target", SECONDS, TARGET),
-    ("Examples to target", EXAMPLES, TARGET),
-    ("Time", SECONDS, EXAMPLES),
+    ("Time to target", SECONDS, [TARGET]),
+    ("Examples to target", EXAMPLES, [TARGET]),
+    ("Time", SECONDS, [kind for kind in outcomes.COST_KINDS if kind != TARGET]),
 )
+# Limit that excludes a batch size -> words, instead of those of the verdict.
+_BEYOND_WORDS = {SECONDS: "slower than the margin allows", MEMORY: "does not fit into memory"}
 _OPTIMIZER_CLASSES = {**run_factors.TITLES, "ftrl": "Ftrl", "lamb": "Lamb"}
 _FACTORS_OF_UPDATE = run_factors.factors_affecting(run_factors.Affects.UPDATE)
 
@@ -113,7 +115,8 @@ def _suggestions(study: Study, experiment: str, rows: Sequence[Row], command: st
     by_name: dict[str, Row] = {}
     for row in rows:
         values = by_name.setdefault(row["name"], {**row, "values": {}})["values"]
-        values[row["batch_size"]] = yaml.safe_load(str(row["value"])) if row["value"] else ""
+        # A column of a single number is read as 80.0.
+        values[row["batch_size"]] = yaml.safe_load(text.plain(row["value"])) if row["value"] else ""
     merged: dict[Any, Row] = {}
     for row in by_name.values():
         value = next(iter(row["values"].values()))
@@ -135,9 +138,11 @@ def _card(factors: Row, tables: FigureTables) -> Row:
         tables: Its rows of the tables.
     """
     typed = run_series.with_integer_columns(tables.advice, ADVICE).astype(object)
+    expectations = tables.advice[tables.advice["item"] == Item.EXPECTATION]
+    largest = expectations.groupby("name")["estimate"].max()
     rows_by_item: dict[str, list[Row]] = {item: [] for item in Item}
     for row in typed.where(typed.notna(), None).to_dict("records"):
-        rows_by_item[row["item"]].append({**row, **_texts(row)})
+        rows_by_item[row["item"]].append({**row, **_texts(row, largest)})
     (recommendation,), limits = rows_by_item[Item.RECOMMENDATION], rows_by_item[Item.LIMIT]
     best = recommendation if recommendation["batch_size"] else None
     compared, sizes = tables.comparisons, listed_sizes(recommendation["sizes"])
@@ -183,30 +188,38 @@ def _card(factors: Row, tables: FigureTables) -> Row:
     }
 
 
-def _texts(row: Row) -> Row:
-    """Return the numbers of a row of advice.csv as text; `rate` is the one after scaling."""
+def _texts(row: Row, largest: Mapping[str, float]) -> Row:
+    """Return the numbers of a row of advice.csv as text; `rate` is the one after scaling.
+
+    All batch sizes have the unit of the largest mean of an expectation.
+    """
     minutes, name = row["minutes_to_resolve"], str(row["name"])
     unit = text.difference_unit(name) if row["item"] == Item.LIMIT else display.PLAIN
+    is_expected = row["item"] == Item.EXPECTATION
     interval = text.bracketed([row[end] for end in text.ESTIMATE], unit)
     rate, effective = row[RATE], row["effective_learning_rate"]
     rate_text = "" if rate is None else display.shortest(float(rate))
     is_scaled = rate is not None and not math.isclose(rate, effective)
+    shown_rate = display.number(effective, 4) if is_scaled else rate_text
     return {
-        "rate": display.number(effective, 4) if is_scaled else rate_text,
+        "rate": shown_rate,
+        "edge": f"{'at most' if row['low'] is None else 'at least'} {shown_rate}",
         "rate_before_scaling": rate_text if is_scaled else "",
-        "shown": _expectation_text(row) if row["item"] == Item.EXPECTATION else interval,
+        "shown": _expectation_text(row, largest[name]) if is_expected else interval,
         "cost": "" if minutes is None else display.duration(60 * float(minutes)),
     }
 
 
-def _expectation_text(row: Row) -> str:
+def _expectation_text(row: Row, largest: float) -> str:
     """Return the mean over seeds with its interval, or the range for counts and for few seeds."""
     name, numbers = row["name"], [row[end] for end in text.ESTIMATE]
-    unit = display.PLAIN if name in COUNTED else text.unit(name, numbers[:1])
-    if name not in COUNTED and row["n"] >= outcomes.MIN_SEEDS_FOR_INTERVAL:
+    unit = display.PLAIN if name in COUNTED else text.unit(name, [largest])
+    if name in COUNTED:
+        mean, low, high = (display.cell(number, 2) for number in numbers)
+    elif row["n"] >= outcomes.MIN_SEEDS_FOR_INTERVAL:
         return text.level(name, numbers, unit) + unit.suffix
-    digits = 2 if name in COUNTED else 3
-    mean, low, high = (display.number(unit.times * number, digits) for number in numbers)
+    else:
+        mean, low, high = (display.number(unit.times * number) for number in numbers)
     return mean + unit.suffix + display.aside(f"{low} to {high}" if low != high else "")
 
 
@@ -226,9 +239,10 @@ def _training_length(
     last = math.ceil(used["high"]) if used["name"] == outcomes.EPOCHS else None
     patience = int(by_name[PATIENCE]["high"]) if PATIENCE in by_name and not falls else None
     if patience and len(runs):
-        # Runs may have stopped early.
-        patience = int(next(iter(runs.get("patience", ())), 0) or patience)
-        last = int(runs[outcomes.EPOCHS].max()) if outcomes.EPOCHS in runs else last
+        # Runs may have stopped early. External runs lack both factors.
+        stated, epochs = runs.reindex(columns=["patience", outcomes.EPOCHS]).max()
+        patience = int(stated) if stated > 0 else patience
+        last = int(epochs) if epochs > 0 else last
     early = used["key"] == outcomes.CONVERGENCE and not falls
     return {**used, "falls": falls, "early": early, "patience": patience, "last": last}
 
@@ -268,6 +282,7 @@ def _sizes_by_verdict(name: str, compared: pandas.DataFrame, sizes: Sequence[int
         **by_verdict,
         "label": text.label(name),
         "is_cost": name in COSTS,
+        "to_target": compared["budget"].eq(TARGET).any(),
         "equal": {*sizes} <= {*by_verdict[Verdict.WITHIN]},
         "margin": text.margin(compared["margin"].iloc[0], unit),
     }
@@ -278,8 +293,8 @@ def _size_table(
 ) -> Row:
     """Return the table with a row per batch size: its verdict, and the columns that have values."""
     columns = {"Learning rate": {row["batch_size"]: row["rate"] for row in sizes}}
-    for title, cost, budget in _COST_COLUMNS:
-        costs = _comparisons_at(compared, cost, budget)
+    for title, cost, budgets in _COST_COLUMNS:
+        costs = _comparisons_at(compared, cost, *budgets)
         unit = text.unit(cost, costs["mean"])
         texts = {int(size): text.level(cost, row[_MEAN], unit) for size, row in costs.iterrows()}
         columns[title + display.aside(unit.suffix.strip())] = texts
@@ -313,8 +328,8 @@ def _verdict_words(row: Row, verdict: str, best: Row | None, compared: pandas.Da
         seeds = f"{text.integer(reached)} of {text.integer(costs['seeds'].max())} seeds"
         phrase = f"{seeds} reached the target" if reached > 0 else "target not reached"
         return f"{phrase} in {epochs} epochs" if epochs else phrase
-    if verdict == Verdict.BEYOND and row["name"] == SECONDS:
-        return "slower than the margin allows"
+    if verdict == Verdict.BEYOND and row["name"] in _BEYOND_WORDS:
+        return _BEYOND_WORDS[row["name"]]
     phrase = "runs failed" if row["reason"] == Reason.FAILED else text.VERDICTS[verdict]
     decides = row["name"] and verdict != Verdict.WITHIN
     return f"{phrase}: {display.lower(text.label(row['name']))}" if decides else phrase
@@ -356,13 +371,14 @@ def keras_lines(factors: Mapping[str, Any], epochs: int | None, patience: int | 
         epochs: Epochs to train at most; None if unknown.
         patience: Epochs without improvement after which to stop; None to train all epochs.
     """
+    factors = {name: value for name, value in factors.items() if pandas.notna(value)}
     optimizer = factors.get("optimizer")
     if optimizer not in _OPTIMIZER_CLASSES:
         return []
     changed = [
         f"{name} {factors[name]}"
         for name in _FACTORS_OF_UPDATE
-        if pandas.notna(factors.get(name)) and factors[name] != run_factors.FACTORS[name].default
+        if name in factors and factors[name] != run_factors.FACTORS[name].default
     ]
     code = [f"# also: {', '.join(changed)}"] if changed else []
     optimizer_class, arguments = _OPTIMIZER_CLASSES[optimizer], _optimizer_arguments(factors)
@@ -379,14 +395,14 @@ def keras_lines(factors: Mapping[str, Any], epochs: int | None, patience: int | 
 
 def _optimizer_arguments(factors: Mapping[str, Any]) -> str:
     """Return the arguments of an optimizer that differ from its defaults."""
-    rates = (factors.get(name) for name in ("effective_learning_rate", "learning_rate"))
-    arguments = {"learning_rate": float(next(filter(pandas.notna, rates)))}
+    rate = factors.get("effective_learning_rate", factors.get("learning_rate"))
+    arguments = {} if rate is None else {"learning_rate": float(rate)}
     # Runs of a command and external runs lack factors.
-    if factors.keys() >= run_factors.FACTORS.keys():
-        arguments |= {name: factors[name] for name in ("momentum", "nesterov") if factors[name]}
-        constants = run_factors.scaled_constants(dict(factors))
-        defaults = {"weight_decay": 0.0, **run_factors.DEFAULT_CONSTANTS[factors["optimizer"]]}
-        arguments |= {name: value for name, value in constants.items() if value != defaults[name]}
+    factors = {name: factor.default for name, factor in run_factors.FACTORS.items()} | {**factors}
+    arguments |= {name: factors[name] for name in ("momentum", "nesterov") if factors[name]}
+    constants = run_factors.scaled_constants(factors)
+    defaults = {"weight_decay": 0.0, **run_factors.DEFAULT_CONSTANTS[factors["optimizer"]]}
+    arguments |= {name: value for name, value in constants.items() if value != defaults[name]}
     return ", ".join(
         f"{name}={display.shortest(value) if isinstance(value, float) else value}"
         for name, value in arguments.items()

@@ -15,12 +15,13 @@ from batchscope.analysis.advice import Item
 from batchscope.core import disk, display
 from batchscope.core.errors import unexpected
 from batchscope.core.problems import show
-from batchscope.figures import LISTING
+from batchscope.figures import LISTING, FigureTables
 from batchscope.report import page_figures, rendering, runs_table
 from batchscope.report.documents import described_claim
 from batchscope.report.runs_table import Row
 from batchscope.report.text import is_number, parsed
 from batchscope.store import paths
+from batchscope.study import factor_maps
 from batchscope.study.decision_columns import CLAIMS
 from batchscope.study.figures import PRIMARY
 from batchscope.study.outcomes import Verdict
@@ -116,14 +117,19 @@ def _claim(row: Row) -> Record:
 
 
 def _recommendations(study_folder: Path) -> list[Record]:
-    """Return the recommendations of a study's experiments."""
+    """Return the recommendations of a study's experiments, each with its series if of several."""
+    recommendations = []
     names = ("sizes", "batch_size", "effective_learning_rate", "grade")
-    return [
-        {"experiment": path.parent.name, **{name: row[name] for name in names}}
-        for path in sorted(study_folder.glob("*/advice.csv"))
-        for row in disk.read_rows(path, "item")
-        if row["item"] == Item.RECOMMENDATION and row["batch_size"]
-    ]
+    for path in sorted(study_folder.glob("*/advice.csv")):
+        series = FigureTables(path.parent).by_series()
+        labels = [factor_maps.describe(distinguishing) for _, distinguishing, _ in series]
+        rows = [row for row in disk.read_rows(path) if row["item"] == Item.RECOMMENDATION]
+        for label, row in zip(labels, rows, strict=True):
+            experiment = display.titled(path.parent.name, label)
+            recommendations.append(
+                {"experiment": experiment, **{name: row[name] for name in names}}
+            )
+    return [row for row in recommendations if row["batch_size"]]
 
 
 def _timing_records(results: Path, study_folder: Path) -> list[Record]:

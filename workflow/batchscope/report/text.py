@@ -74,7 +74,7 @@ def integer(value: Any) -> str:
 
 
 def rounded(value: Any) -> str:
-    return "" if pandas.isna(value) else display.number(float(value))
+    return "" if pandas.isna(value) else display.cell(float(value), 3)
 
 
 def level(column: str, values: Sequence[Any], unit: Unit = PLAIN) -> str:

@@ -19,11 +19,12 @@ from batchscope.study import (
     table_entries,
     tasks,
 )
-from batchscope.study.batch_phases import Course
+from batchscope.study.batch_phases import Course, batch_sizes
 from batchscope.study.dataset_definitions import DatasetInfo
 from batchscope.study.experiments import (
     Comparison,
     Experiment,
+    ExternalExperiment,
     MeasureRequest,
     StagedSeeds,
     TrainingExperiment,
@@ -52,6 +53,7 @@ def key_problems(
     keys, place = planned.keys, planned.place
     yield from figure_checks.problems(planned)
     yield from _invalid_metrics(place, keys, experiments)
+    yield from _invalid_log_columns(place, keys)
     yield from _invalid_outcomes(place, keys)
     yield from invalid_target(place, keys)
     measures_of_epochs = {name for name, entry in ENTRIES.items() if entry.at_epochs}
@@ -88,6 +90,23 @@ def _invalid_metrics(
             yield Problem(key_place, text)
         elif better != first:
             yield received(key_place, better, f"{first}, as in another experiment")
+
+
+def _invalid_log_columns(place: Place, keys: Experiment) -> Iterator[Problem]:
+    """Yield names of `columns` that are not ours, and columns of logs with several names."""
+    section = "runs" if isinstance(keys, ExternalExperiment) else "log"
+    log, metrics = getattr(keys, section, log_format.LogFormat()), keys.user_metrics
+    names = (*log_format.PROGRESS, *run_factors.FACTORS, *log_format.outcomes_with(metrics))
+    named = [*getattr(log, "factors", ())]
+    for name, column in log.columns.items():
+        key_place = (*place, section, "columns", name)
+        ours = log_format.our_name(name, [metric.name for metric in metrics])
+        if name not in (*names, ours):
+            hint = ours and Problem(key_place, f"Unknown column. Did you mean '{ours}'?")
+            yield hint or unknown(key_place, "column", names)
+        elif column in named:
+            yield received(key_place, column, "a column that is not named twice")
+        named.append(column)
 
 
 def _invalid_outcomes(place: Place, keys: Comparison) -> Iterator[Problem]:
@@ -205,7 +224,7 @@ def _unreachable_budgets(
             examples = datasets[run["dataset"]].training_examples
             if kind == EPOCHS:
                 lengths.append(run["epochs"])
-            elif examples is not None:
+            elif examples is not None and 0 not in batch_sizes(run):  # 0 is reported elsewhere.
                 course = Course(run, examples * run_factors.training_copies(run))
                 lengths.append(course.updates(run["epochs"]))
         if lengths and budgets[kind] > min(lengths):

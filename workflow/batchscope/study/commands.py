@@ -250,7 +250,7 @@ def missing_inputs(place: Place, command: Command) -> Iterator[Problem]:
     inputs = {Path(os.path.normpath(path)) for path in command.inputs}
     for word in command.words:
         path = Path(os.path.normpath(word))
-        is_script = path.suffix in _SCRIPT_SUFFIXES and Path(command.folder, word).is_file()
+        is_script = path.suffix in _SCRIPT_SUFFIXES and os.path.isfile(Path(command.folder, word))
         if is_script and inputs.isdisjoint({path, *path.parents}):
             text = f"A change of {word} makes no new run. Add inputs: [{word}]."
             yield Problem((*place, "inputs"), text)

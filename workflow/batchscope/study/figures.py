@@ -49,9 +49,9 @@ _SHARED_FIGURES = (
         "progress",
         "Loss by updates, examples and time",
         "Training",
-        "Validation loss by cost, at the best learning rate of each batch size. Dotted: the "
-        "target. The curve that crosses it first belongs to the batch size with the lowest cost, "
-        "which depends on the kind of cost.",
+        "Validation loss by cost, at the best learning rate of each batch size. The curve that "
+        "crosses a loss first belongs to the batch size with the lowest cost to it, which depends "
+        "on the kind of cost. Dotted: the target, if it is a validation loss.",
         kind="by_progress",
         table="trajectories",
         panels=(Panel("validation_loss", "", "validation loss{nats}"),),

@@ -35,7 +35,7 @@ class LogFormat(Model):
 class CommandLog(LogFormat):
     """Log of a run of a command."""
 
-    file: Annotated[str, Field(pattern=r"^\{run_dir\}(/.+)?$")] = ""
+    file: Annotated[str, Field(pattern=r"^\{run_dir\}(/[^{}]+)?$")] = ""
     """File that the command writes, in {run_dir}. Default: its printed output."""
 
 
@@ -209,6 +209,11 @@ def is_evaluated(name: str, metrics: Collection[str] = ()) -> bool:
     """Return whether a column is progress, or a loss or metric whose name has a split."""
     column = our_name(name, metrics)
     return column is not None and (column in PROGRESS or _has_split(column))
+
+
+def is_outcome(name: str, metrics: Collection[str] = ()) -> bool:
+    """Return whether a column is a loss or metric."""
+    return (our_name(name, metrics) or "").partition("_")[0] in _SPLITS
 
 
 def is_split(word: str) -> bool:

@@ -72,9 +72,10 @@ def _as_list(value: Any) -> Any:
 
 def _scalar(value: Any) -> Any:
     is_text = isinstance(value, str) and value.isprintable() and len(value) <= _LONGEST_TEXT
-    if is_text or isinstance(value, bool | int | float):
+    if is_text or (isinstance(value, bool | int | float) and abs(value) < 1e300):
         return value
-    raise PydanticCustomError("scalar", "Input should be a number, true, false or a short text")
+    text = "Input should be a finite number, true, false or a short text"
+    raise PydanticCustomError("scalar", text)
 
 
 # Numbers are strict: `true` and texts are no numbers.

@@ -43,7 +43,9 @@ def problems(error: ValidationError, model: type[BaseModel]) -> Iterator[Problem
             if len(choices) > _MAX_LISTED:
                 message = f"Input should be one of {', '.join(choices[:_MAX_LISTED])}, ..."
             fix = hint(value, choices) if isinstance(value, str) else ""
-            yield Problem(place, f"{message} (received {show(value)}).{fix}")
+            # `show` would write 16.0 as 16.
+            text = repr(value) if kind == "int_type" and isinstance(value, float) else show(value)
+            yield Problem(place, f"{message} (received {text}).{fix}")
 
 
 def _length(value: Any) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field
-from pydantic_core import PydanticCustomError, ValidationError
+from pydantic_core import PydanticCustomError
 
 from batchscope.core.errors import UserError
 from batchscope.study.model import Integer, Model, Number, Parameter, Setting, Word, parameters
@@ -344,10 +344,7 @@ _PairFactor = Literal[tuple(name for name in FACTORS if name not in _WEIGHTS_FAC
 
 def _read_pair(pair: dict[str, tuple[Any, Any]]) -> dict[str, tuple[Any, Any]]:
     [(factor, values)] = pair.items()
-    try:
-        small, large = (FACTORS[factor].read_item(value) for value in values)
-    except ValidationError as error:
-        raise ValueError(error.errors()[0]["msg"]) from None
+    small, large = (FACTORS[factor].read_item(value) for value in values)
     if small == large:
         raise PydanticCustomError("same_value", "Values of a pair should differ")
     return {factor: (small, large)}

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from batchscope.core.errors import ConfigError
-from batchscope.study import planner, tasks
+from batchscope.study import planner
 from batchscope.study.outcomes import MIN_SEEDS
 from batchscope.study.plan import PlannedExperiment, Study
 from batchscope.study.registry import (
@@ -78,7 +78,7 @@ class TrainingSummary(NamedTuple):
         timed: Whether they have seconds.
         tested: Whether they have outcomes on test data.
         keys_to_add: Keys that add seconds and outcomes on test data, as in `TRAINING_KEYS`.
-        task: One of `tasks.TASKS`.
+        quantity: Metric or loss that would be an outcome on test data.
     """
 
     sizes: Sequence[int]
@@ -88,7 +88,7 @@ class TrainingSummary(NamedTuple):
     timed: bool = True
     tested: bool = True
     keys_to_add: Mapping[str, tuple[str, str]] = TRAINING_KEYS
-    task: str = tasks.CLASSIFICATION
+    quantity: str = "accuracy"
 
 
 def missing_needs(
@@ -106,7 +106,7 @@ def missing_needs(
         yield Need(SECONDS_TIMING, *trained.keys_to_add[SECONDS_TIMING])
     if not trained.tested:
         key, value = trained.keys_to_add[TEST_MEASURE]
-        yield Need(TEST_MEASURE, key, value.format(f"test_{tasks.TASKS[trained.task][0]}"))
+        yield Need(TEST_MEASURE, key, value.format(f"test_{trained.quantity}"))
     if trained.seeds < MIN_SEEDS:
         minutes = (MIN_SEEDS - trained.seeds) * seed_minutes
         yield Need(SEEDS, SEEDS, MIN_SEEDS, minutes, MIN_SEEDS)
@@ -157,7 +157,10 @@ def changes(study: Study, experiment: str, suggestions: Iterable[tuple[str, Valu
     Args:
         suggestions: Factors, or keys such as `measure.time_epoch.blocks`, with their new values.
     """
-    written = study.written.get("experiments", {}).get(experiment, {})
+    written = {**study.written.get("experiments", {}).get(experiment, {})}
+    if any(BATCH_SIZE in case for case in written.get("cases", ())):
+        default = study.written.get("defaults", {}).get(BATCH_SIZE)
+        written["cases"] = [{BATCH_SIZE: default, **case} for case in written["cases"]]
     changed: Keys = {}
     for key, values in suggestions:
         new = _changed_keys(study.experiments[experiment], written | changed, key, values)
@@ -198,8 +201,6 @@ def _changed_keys(plan: PlannedExperiment, written: Keys, key: str, values: Valu
 
 
 def _with_factor(written: Keys, factor: str, values: Values) -> Keys:
-    if factor == BATCH_SIZE:  # The new value is all sizes, also if it is about one of them.
-        values = {None: next(iter(values.values()))}
     cases, vary, fixed = (written.get(key) or {} for key in ("cases", "vary", "set"))
     if any(factor in case for case in cases):
         if factor == BATCH_SIZE:

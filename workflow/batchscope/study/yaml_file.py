@@ -17,9 +17,10 @@ class _Loader(yaml.SafeLoader):
 
     yaml_implicit_resolvers: dict[str, Any] = {}
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[str, Any]:
-        lines: dict[str, int] = {}
-        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+    def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
+        """Return a map as it is written; later, it also has the keys of maps that it merges."""
+        node, lines = super().compose_mapping_node(anchor), dict[str, int]()
+        for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 continue  # The base class refuses it.
             if key.value in lines:
@@ -28,7 +29,7 @@ class _Loader(yaml.SafeLoader):
             lines[key.value] = key.start_mark.line + 1
             if not key.tag.endswith(":merge"):
                 key.tag = "tag:yaml.org,2002:str"  # Keys such as `1` are texts.
-        return super().construct_mapping(node, deep)
+        return node
 
 
 # Whole numbers match `float` too; `_construct_number` returns them as integers.

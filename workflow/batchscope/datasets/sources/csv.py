@@ -223,11 +223,18 @@ class ParsedTable:
         """
         task, texts = self.source.task, self.labels
         numbers = texts.apply(_parse_numbers, decimal=self.source.decimal)
-        if texts.shape[1] > 1 or task not in (None, tasks.CLASSIFICATION):
+        are_outputs = texts.shape[1] > 1 or task not in (None, tasks.CLASSIFICATION)
+        if are_outputs:
             numbers = numbers.mask(texts == "True", 1).mask(texts == "False", 0)
+        if are_outputs or numbers.notna().all(axis=None):
+            is_valid = numbers.abs() <= conversion.MAX_NUMBER
+            expected = f"a number up to {conversion.MAX_NUMBER:.2g}"
+            if task == tasks.MULTI_LABEL:
+                is_valid, expected = numbers.isin((0, 1)), "0 or 1"
             for name in texts:
-                self._report_cells(texts[name], numbers[name].isna(), "a number")
+                self._report_cells(texts[name], ~is_valid[name], expected)
             raise_problems(self.problems, self.place)
+        if are_outputs:
             are_flags = numbers.isin((0, 1)).all(axis=None)
             usual = tasks.MULTI_LABEL if are_flags else tasks.REGRESSION
             return numbers.to_numpy(), task or usual
@@ -242,7 +249,8 @@ class ParsedTable:
             for name in self.rows:
                 self._report_cells(cells[name], cells[name].isna(), "a value", fix)
         for name in self.labels:
-            self._report_cells(cells[name], cells[name].isna(), "a value")
+            fix = "`NA`, `None` and the like are missing values"
+            self._report_cells(cells[name], cells[name].isna(), "a value", fix)
 
     def _report(self, *parts: str) -> None:
         self.problems.append(str(unexpected(*parts)))

@@ -19,7 +19,8 @@ from batchscope.figures.kinds.primary import TARGET_COLUMNS, deciding_outcomes, 
 from batchscope.study import factor_maps, specifications
 from batchscope.study.outcomes import COSTS, TARGET
 
-_COLUMNS = ["outcome", *TARGET_COLUMNS, "batch_size", "learning_rate"]
+_RATES = ["learning_rate", "effective_learning_rate"]  # before and after scaling
+_COLUMNS = ["outcome", *TARGET_COLUMNS, "batch_size", *_RATES]
 _COLUMNS += ["seeds", "finite", "failed", "mean", "chosen", "recommended"]
 _MAX_SIZES_WITH_TEXT, _MAX_SIZES_WITH_THREE_DIGITS = 9, 6  # A cell of more sizes has no room.
 _MAX_COST_RATIO = 4.0  # The light end of the colours has this ratio to the best mean.
@@ -59,9 +60,12 @@ def _cells(series: Trainings, tables: FigureTables, outcome: str) -> Iterator[di
     advice = tables.advice.set_index("item")
     rates = advice.loc[["size"]].set_index("batch_size")["learning_rate"]
     recommended = advice["batch_size"].get("recommendation")
+    runs = series.runs.reindex(columns=["batch_size", *_RATES])
+    effective_rates = runs.groupby(["batch_size", "learning_rate"])["effective_learning_rate"].max()
     for cell in series.cell_means(cell_values, geometric=shared["outcome"] in COSTS):
         chosen = rates.get(cell["batch_size"]) == cell["learning_rate"]
         is_recommended = chosen and cell["batch_size"] == recommended
+        cell["effective_learning_rate"] = effective_rates[cell["batch_size"], cell["learning_rate"]]
         yield {**shared, **cell, "chosen": int(chosen), "recommended": int(is_recommended)}
 
 
@@ -97,7 +101,8 @@ def _draw_panel(axes: Axes, cells: pandas.DataFrame) -> None:
             props = {"color": canvas.FAILED_COLOUR if text == "failed" else _TEXT, "fontsize": 8}
             axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", **props)
     axes.set(xlim=(0, len(sizes)), ylim=(0, len(rates)))
-    axes.set(xlabel="batch size", ylabel="learning rate")
+    is_scaled = not np.allclose(*cells[_RATES].dropna().to_numpy(float).T)
+    axes.set(xlabel="batch size", ylabel="learning rate" + " before scaling" * is_scaled)
     axes.set_xticks(np.arange(len(sizes)) + 0.5, [f"{size:.0f}" for size in sizes])
     axes.set_yticks(np.arange(len(rates)) + 0.5, [display.number(rate) for rate in rates])
     axes.tick_params(length=0)

@@ -111,15 +111,16 @@ def _seed_values(
         costs = target.crossings(chosen_evaluations, outcome, keys, series.metrics)
         costs = costs.where(np.isfinite(costs)).rename_axis(keys).rename("value")
         return costs.reset_index().assign(target_column=target.column, target_value=target.value)
-    is_evaluated = outcome in evaluations and evaluations[outcome].notna().any()
-    if compared["budget"].iloc[0] == outcomes.CONVERGENCE and is_evaluated:
+    runs = run_series.finished_runs(runs)
+    if compared["budget"].iloc[0] == outcomes.CONVERGENCE and outcome in evaluations:
         run_keys = [name for name in figure_rows.RUN_KEYS if name in runs and name in evaluations]
-        evaluations = evaluations.dropna(subset=["validation_loss", outcome])
-        lowest = evaluations.groupby(run_keys)["validation_loss"].idxmin()
-        runs = run_series.finished_runs(runs).drop(columns=outcome, errors="ignore")
-        runs = runs.merge(evaluations.loc[lowest, [*run_keys, outcome]], on=run_keys)
+        evaluations = evaluations.dropna(subset="validation_loss").merge(runs[run_keys])
+        if evaluations[outcome].notna().all():
+            lowest = evaluations.groupby(run_keys)["validation_loss"].idxmin()
+            runs = runs.drop(columns=outcome, errors="ignore")
+            runs = runs.merge(evaluations.loc[lowest, [*run_keys, outcome]], on=run_keys)
     values = runs.merge(compared[rates], on=rates).rename(columns={outcome: "value"})
-    return values.reindex(columns=[*keys, "value"])
+    return values.reindex(columns=[*keys, "value"]).dropna(subset="value")
 
 
 def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
