@@ -403,7 +403,7 @@ def test_seconds_that_are_known_are_not_asked_for():
     """They may be compared at no target: then that is told, and not where a rate falls anyway."""
     timed = ASKED._replace(timed=True)
     made = runs().drop(columns="train_seconds")
-    found = advised(comparisons(""), made, timed)
+    found = advised(comparisons("").assign(schedule=np.nan), made, timed)  # a log without one
     assert "time_epoch" not in set(found["name"])
     assert one(found, "check", "times_compared")["passed"] == 0
     assert "times_compared" not in set(advised(asked=timed)["name"])

@@ -84,6 +84,8 @@ def test_two_sizes_are_compared_by_the_seeds_that_both_have():
     with_more[[0, 2], 6:] = rolled(1.0, 0.5)[:, :2]
     last = table(with_more, margin=0.1).iloc[2]
     assert (last["n"], last["seeds_to_resolve"]) == (5, 6)
+    values[1, :4] = math.nan
+    assert table(values, margin=0.1)[["low", "high"]].isna().all(axis=None)  # n is 2
     assert last["estimate"] == pytest.approx((with_more[2] - with_more[0]).mean())
 
 

@@ -325,6 +325,12 @@ def test_an_essential_check_decides_the_headline(study, headline, checks, phrase
         assert all(phrase in text for phrase in phrases) and "Use " not in text
 
 
+def test_intervals_are_explained_where_only_some_sizes_have_enough_seeds(study):
+    card = card_of(study, advice=_advice(n=2, grade="open"))
+    assert card["few"] and "[" in "".join(card["lines"])
+    assert "[a, b]: 95 % interval" in sentence("reading", card)
+
+
 def test_limits_and_failures_have_words_of_their_own(study):
     critical = {"item": "limit", "name": "critical_batch_size", "low": 6429.0}
     knee = {"item": "limit", "name": "knee", "estimate": 1024.0}
@@ -437,6 +443,8 @@ def test_the_deciding_outcome_is_drawn_with_a_dot_per_seed():
     assert frame["value"].tolist() == pytest.approx([0.2, 0.21, 0.1, 0.11, 0.12, 0.13])
     assert "Shaded" in primary.with_title_and_caption(spec, frame).caption
     assert "Shaded" not in primary.with_title_and_caption(spec, frame.assign(recommended=0)).caption
+    without_target = frame.assign(target_column=None, target_value=float("nan"))
+    assert primary.with_title_and_caption(spec, without_target).title == "Seconds by batch size"
     (axes,) = figures.draw(frame, spec).axes
     shaded = [patch.get_x() + patch.get_width() / 2 for patch in axes.patches]
     assert shaded == pytest.approx([3, 5])  # log2 of the sizes; 16 between them is not shaded

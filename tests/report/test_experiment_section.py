@@ -10,7 +10,7 @@ import pytest
 import made_advice
 from batchscope.figures import FigureTables
 from batchscope.report import experiment_section, page_figures, rendering, study_page, text
-from batchscope.study import table_entries
+from batchscope.study import plan, table_entries
 from batchscope.study.decision_columns import ADVICE, TRENDS
 from html_page import Page
 
@@ -224,13 +224,26 @@ def test_rates_that_left_are_listed():
     template = '{% import "race.html.j2" as races %}{{ races.race(race, "<title>") }}'
     text = rendering._environment().from_string(template).render(race=built, explanations={})
     assert all(number in text for number in ("1.5", "1.2", "1.9")) and "<title>" not in text
-    assert "before scaling" not in text
+    assert "before scaling" not in text and "failed or target not reached" in text
     scaled = pandas.DataFrame(RACE).assign(learning_rate_scaling="sqrt")
     assert experiment_section.rates_that_left(scaled)["scaled"]
     rows = text.split("<tr>")[2:]
     assert [("0.2" in row, "0.4" in row) for row in rows] == [(True, False), (False, True)]
     assert experiment_section.rates_that_left(pandas.DataFrame(RACE[:1])) is None
     assert experiment_section.rates_that_left(pandas.DataFrame()) is None
+
+
+def test_rates_that_a_stage_added_are_named():
+    """All begin with 3 seeds; the stage gives 0.2 at size 8 six of them, and adds 0.4 beyond it."""
+    runs = {
+        f"{rate} {seed}": {"batch_size": 8, "learning_rate": rate, "seed": seed}
+        for rate, seeds in ((0.1, 3), (0.2, 6), (0.4, 3))
+        for seed in range(seeds)
+    }
+    vary = {"learning_rate": (0.1, 0.2)}
+    staged = plan.PlannedExperiment("a", None, vary, runs=runs, analyses=(3, 6))
+    words = experiment_section._varied_factors(staged)
+    assert words == "learning rate 0.1, 0.2 and 0.4; up to 6 seeds"
 
 
 TIMED = {

@@ -242,7 +242,7 @@ class AdviceSeries:
 
     @property
     def has_schedule(self) -> bool:
-        return self.factors.get("schedule", run_factors.CONSTANT) != run_factors.CONSTANT
+        return self.factors.get("schedule") in run_factors.FALLING
 
     @property
     def training_minutes(self) -> float:

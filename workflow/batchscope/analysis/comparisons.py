@@ -62,7 +62,7 @@ class ComparisonWithBest(Statement):
             reasons = {contrast.unbounded_low or contrast.unbounded_high for contrast in compared}
             reason = next(filter(None, reasons), reason)
             needed = None if reason else self._seeds_to_resolve()
-        if best.n < MIN_SEEDS_FOR_INTERVAL:
+        if n < MIN_SEEDS_FOR_INTERVAL:
             low, high = -math.inf, math.inf
         numbers = (-best.mean, -high, -low) if self.negative else (best.mean, low, high)
         return {

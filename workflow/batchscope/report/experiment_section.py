@@ -69,14 +69,17 @@ def build(results: ExperimentResults, cards: list[Row]) -> Row:
 
 def _varied_factors(experiment: PlannedExperiment) -> str:
     """Return the factors with several values: `batch size 16, 64 and 256; 2 seeds`."""
-    sizes = {"batch_size": experiment.batch_sizes}
+    factors = {"batch_size": experiment.batch_sizes, **experiment.vary}
+    if RATE in factors:  # Stages add learning rates, and give some runs fewer seeds.
+        runs = [*experiment.runs.values(), *(run.factors for run in experiment.commands.values())]
+        factors[RATE] = (*dict.fromkeys((*factors[RATE], *(run[RATE] for run in runs))),)
     texts = [
         f"{name.replace('_', ' ')} {display.short_list(list(map(text.plain, values)), most=12)}"
-        for name, values in {**sizes, **experiment.vary}.items()
+        for name, values in factors.items()
         if len(values) > 1
     ]
-    seeds = len(experiment.seeds)
-    return "; ".join([*texts, *([text.counted(seeds, "seed")] if seeds > 1 else [])])
+    seeds, at_most = len(experiment.seeds), "up to " * bool(experiment.analyses)
+    return "; ".join([*texts, *([at_most + text.counted(seeds, "seed")] if seeds > 1 else [])])
 
 
 def final_noise_scales(runs: pandas.DataFrame) -> list[Row]:

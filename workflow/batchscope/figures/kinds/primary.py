@@ -41,7 +41,7 @@ def outcome_words(row: pandas.Series) -> str:
     """Return the outcome of a row in words: `seconds to validation loss 0.1`."""
     if row["outcome"] == RUN_LOSS:
         return "lowest validation loss"
-    if row["outcome"] not in COSTS:
+    if row["outcome"] not in COSTS or pandas.isna(row["target_value"]):
         return tasks.column_words(row["outcome"])
     return f"{row['outcome']} to {target_words(row)}"
 
