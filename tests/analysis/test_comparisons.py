@@ -111,6 +111,9 @@ def test_a_size_without_seeds_at_an_analysis_leaves_it_undecided():
     before[2] = math.nan
     both = staged((before, 0.5), (np.column_stack([values, values]), 0.5), margin=0.1)
     assert both.loc[0, ["verdict", "n"]].tolist() == ["within", 12]
+    before[2], before[:, :4] = values[2], math.nan  # two seeds are too few, even later
+    both = staged((before, 0.5), (np.column_stack([before, values]), 0.5), margin=0.1)
+    assert both.loc[0, ["verdict", "n"]].tolist() == ["within", 8] and both["low"].notna().all()
 
 
 def test_the_seeds_that_would_settle_it_follow_the_tables_of_power():

@@ -75,6 +75,18 @@ def test_the_weakest_contrast_decides_and_the_contrary_takes_bonferroni():
     assert found.level == pytest.approx(LEVEL / 2 / 2)  # of two tests one is rejected, of two parts
 
 
+def test_n_is_that_of_the_estimate_and_a_verdict_has_six_replicates_at_its_analysis():
+    parts = (Contrast(numbers, low=0.0) for numbers in (SIX + 50, [*SIX, *SIX]))
+    (found,) = judge([Statement.all_hold(parts)])
+    assert (found.n, found.estimate) == (12, 3.5)
+    numbers = [*[math.nan] * 4, 1.0, 1.0001, *(SIX - 3.5)]  # two of the first six have a value
+    analyses = zip((6, 12), (0.5, 0.5), strict=True)
+    found = one(numbers, low=0.0)
+    (staged,) = judge([Statement.all_hold([Contrast(numbers, low=0.0).at_analyses(analyses)])])
+    assert staged.verdict == found.verdict == Verdict.NOT_RESOLVED
+    assert (staged.n, staged.estimate) == (found.n, found.estimate) == (8, pytest.approx(0.2500125))
+
+
 def test_one_of_several_rivals_supports_a_statement():
     best, rival = Contrast(SIX, low=0.0), Contrast(-SIX, low=0.0)
     (found,) = judge([Statement((((best,), (rival,)),))])
@@ -232,3 +244,24 @@ def test_seeds_of_a_difference_and_of_equivalence(of_test, expected):
     assert [
         contrasts.fewest_seeds(of_test, ratio) for ratio in (0.5, 0.8, 1, 1.25, 1.5, 2)
     ] == expected
+
+
+@pytest.mark.parametrize(("mean", "margin"), [(0.0, 0.8), (0.1, 0.8), (0.3, 0.8)])
+def test_seeds_that_show_a_mean_between_two_bounds(mean, margin):
+    """By simulation: both tests succeed with power 0.8, also if the mean is not in the middle."""
+    spread = np.array([-1.0, -1, -1, 1, 1, 1]) * math.sqrt(5 / 6)
+    needed = Contrast(spread + mean, low=-margin, high=margin).replicates_to_resolve(LEVEL, LEVEL)
+    values = np.random.default_rng(0).normal(mean, 1, (20_000, needed))
+    half = stats.t.isf(LEVEL, needed - 1) * stats.sem(values, axis=1)
+    inside = np.abs(values.mean(axis=1)) + half < margin
+    assert inside.mean() == pytest.approx(0.81, abs=0.02)
+
+
+def test_seeds_are_counted_at_the_level_of_the_verdict_that_they_would_show():
+    bounds = {"low": -1.0, "high": 1.0}
+    spread = np.array([-1.0, -1, -1, 1, 1, 1]) * math.sqrt(5 / 6)
+    beyond = contrasts.fewest_seeds(contrasts.difference_power, 0.5, LEVEL / 2 / 2)
+    assert one(spread + 1.5, **bounds).seeds_to_resolve == beyond
+    parts = [Contrast(values, **bounds) for values in (spread + 0.3, *[spread / 100] * 5)]
+    (found,) = judge([Statement.all_hold(parts)])  # all parts must hold, at the whole level
+    assert found.seeds_to_resolve == parts[0].replicates_to_resolve(LEVEL / 2, LEVEL)

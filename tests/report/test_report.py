@@ -33,6 +33,19 @@ def test_the_page_is_in_order_its_ids_are_unique_and_its_links_lead_somewhere(ex
     assert all((example[1] / file).exists() for file in files)
 
 
+def test_only_tables_and_commands_of_the_present_study_are_listed(finished):
+    study, results, path = finished
+    gone = results / "studies" / "example" / "gone"
+    shutil.copytree(gone.with_name("gap"), gone)
+    read = report_inputs.read(replace(study, claims=(), reduced=False), results, path)
+    shutil.rmtree(gone)
+    assert gone.with_name("gap") / "runs.csv" in read.files
+    assert not {gone / "runs.csv", gone.with_name("claims.csv")} & {*read.files}
+    files = study_page._files(replace(read, study=replace(study, reduced=True)), results)
+    commands = files["commands"].values()
+    assert all("run.py plan" not in text or "--config scale=reduced" in text for text in commands)
+
+
 def test_nothing_can_be_fetched(example, shown):
     sources = [a["src"] for _, a in shown.elements if a.get("src")]
     assert all(source.startswith("data:") for source in sources)

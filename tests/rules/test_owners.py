@@ -56,6 +56,7 @@ def test_another_file_of_the_same_study_is_refused_before_it_changes_anything(pr
     refused(lambda: rules_study.study_of_call(["studies/copy.yaml"], {}))
     refused(lambda: plan.study("studies/copy.yaml", "full", "results"))
     refused(lambda: tabulate("studies/copy.yaml"))
+    refused(lambda: run.main(["advice", "--configfile", "studies/copy.yaml"]))
     assert TABLE.read_text() == before
     assert planned("mine.yaml")
 
@@ -69,6 +70,13 @@ def test_a_file_that_was_moved_and_a_project_keep_their_tables(project, monkeypa
     assert planned("studies/renamed.yaml")
     write("mine.yaml")
     refused(lambda: plan.study("mine.yaml", "full", "results"), "studies/renamed.yaml")
+
+
+def test_results_may_be_a_link_to_another_disk(project):
+    Path("results").rename(project.parent / "disk")
+    Path("results").symlink_to(project.parent / "disk")
+    rules_study.note_owner(TABLE.parents[1], "s", "mine.yaml")
+    assert rules_study.last_config("results") == ("mine.yaml", "full")
 
 
 def test_a_file_that_names_another_study_by_now_has_no_tables(project):

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import own_table
 import small_study
 from batchscope.core import disk
 from batchscope.host import memory_limits, requirements
@@ -82,6 +83,23 @@ def test_a_change_of_a_key_makes_tables_again_and_no_run(before, after, again):
     plans = [made(measure=["evaluate"], **keys) for keys in (before, after)]
     assert len({inputs.configuration_parts(study, "a") for study in plans}) == 1 + again
     assert inputs.table_sources(plans[0], "a") == inputs.table_sources(plans[1], "a")
+
+
+def test_tables_follow_the_machine_other_experiments_and_the_keys_of_logs(tmp_path):
+    race = {"vary": {"batch_size": [16, 32], "learning_rate": [0.1, 0.2]}}
+    plan = small_study.config(experiment={"seeds": {"until": "decided", "at_most": 13}, **race})
+    other = {"b": {"set": {"batch_size": 16, "learning_rate": 0.2}, "seeds": 1}}
+    own_table.write(tmp_path, own_table.rows())
+    logs = own_table.study()
+    columns = {"columns": {"validation_loss": "test_accuracy"}}
+    for before, after in (
+        (plan, {**plan, "machine": "laptop"}),
+        (plan, {**plan, "experiments": plan["experiments"] | other}),  # A shared rate stays.
+        (logs, own_table.study(runs={**own_table.RUNS, **columns})),
+    ):
+        plans = [planner.make(raw, folder=tmp_path) for raw in (before, after)]
+        studies = [CalledStudy(each, "config.yaml", "full", False) for each in plans]
+        assert len({inputs.configuration_parts(study, "a") for study in studies}) == 2
 
 
 @pytest.mark.parametrize(

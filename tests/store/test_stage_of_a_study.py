@@ -87,12 +87,15 @@ def test_other_seeds_are_another_plan(tmp_path):
     assert interims.stages(tmp_path, "s")["a"] == Stage(13, {}, first=9)
 
 
-def test_another_plan_after_an_analysis_is_warned_of():
+def test_another_plan_after_an_analysis_is_warned_of(tmp_path):
     first = next(iter(planned().runs))
     study = planned(Stage(28, {first: 19}))
     assert counts(study) == {16: 13, 32: 6}
     (warning,) = [text for text in study.warnings if "28" in text]
     assert warning.startswith("experiments.a.seeds: ") and "(received 13)" in warning
+    wrote(tmp_path, 1, ("9", [first], "11"))
+    wrote(tmp_path, 2, ("13", [first], "11"), planned="28")  # at_most was raised in between
+    assert interims.stages(tmp_path, "s")["a"].planned == 13
 
 
 @pytest.mark.parametrize(("number", "delete"), [(1, "interims"), (2, "it")])

@@ -43,8 +43,8 @@ class ComparisonWithBest(Statement):
         margin = -self.contrasts[0].low
         for analysis in zip(*(contrast.analyses for contrast in self.contrasts), strict=True):
             compared = [contrast for contrast in analysis if contrast.n]
-            if not compared:
-                continue
+            if not compared or min(pair.n for pair in analysis) < min(self.n, MIN_SEEDS):
+                continue  # too few replicates for a verdict
             ends = [pair.interval(LEVEL, self._level_beyond(pair)) for pair in analysis]
             low, high = map(min, zip(*ends, strict=True))
             best = min(compared, key=lambda contrast: contrast.mean)
@@ -111,8 +111,7 @@ class ComparisonWithBest(Statement):
         """
         half = special.stdtrit(pair.n - 1, 1 - LEVEL) * pair.error
         if not half or pair.mean == pair.low or abs(pair.mean) > half:
-            level = LEVEL if pair.mean > pair.low else self._level_beyond(pair)
-            return pair.replicates_to_resolve(level)
+            return pair.replicates_to_resolve(LEVEL, self._level_beyond(pair))
         margin = -pair.low / pair.deviation
         level = pair.share * LEVEL
         needed = contrasts.fewest_seeds(contrasts.equivalence_power, margin, level)

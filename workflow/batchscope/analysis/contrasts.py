@@ -118,8 +118,12 @@ class Contrast:
         return p / self.share
 
     def deciding_analysis(self, contrary: bool = False) -> Self:
-        """Return the analysis with the smallest p-value of the statement, or of its contrary."""
-        tested = [analysis for analysis in self.analyses if analysis.n > 1]
+        """Return the analysis with the smallest p-value of the statement, or of its contrary.
+
+        One with too few replicates for a verdict counts only if no later one has enough.
+        """
+        least = max(2, min(self.n, MIN_SEEDS))
+        tested = [analysis for analysis in self.analyses if analysis.n >= least]
         return min(tested, key=lambda contrast: contrast.analysis_p(contrary), default=self)
 
     def at_analyses(self, analyses: Iterable[tuple[int, float]]) -> Self:
@@ -149,15 +153,21 @@ class Contrast:
         reasons = (self.unbounded_low, self.unbounded_high)
         return reasons[math.isinf(self.low) != outside]
 
-    def replicates_to_resolve(self, level: float) -> int | None:
-        """Return the number of replicates that decide with power 0.8; None if no number does."""
+    def replicates_to_resolve(self, level: float, contrary_level: float) -> int | None:
+        """Return the number of replicates that decide with power 0.8; None if no number does.
+
+        Levels are of one end: of the statement if the mean is inside, else of its contrary.
+        """
         if self.n < 2 or self.unbounded_low or self.unbounded_high or self.deviation == 0:
             return None
-        excess = min(self.mean - self.low, self.high - self.mean)
+        excess, other = sorted((self.mean - self.low, self.high - self.mean))
         if excess == 0:
             return None
-        level = self.share * (level if excess > 0 else level / self.bound_count)
-        needed = fewest_seeds(difference_power, abs(excess) / self.deviation, level)
+        level = self.share * (level if excess > 0 else contrary_level)
+        power = difference_power
+        if excess > 0 and self.bound_count == 2:
+            power = functools.partial(equivalence_power, other=other / self.deviation)
+        needed = fewest_seeds(power, abs(excess) / self.deviation, level)
         return needed and max(needed, MIN_SEEDS, self.n + 1)
 
 
@@ -185,21 +195,23 @@ def difference_power(seeds: int, effect: float, level: float) -> float:
     return float(1 - special.nctdtr(seeds - 1, math.sqrt(seeds) * effect, critical))
 
 
-def equivalence_power(seeds: int, margin: float, level: float) -> float:
-    """Return the power of two one-sided t-tests at `level` to show that a difference of 0 is small.
+def equivalence_power(seeds: int, margin: float, level: float, other: float | None = None) -> float:
+    """Return the power of two one-sided t-tests at `level` to show that a mean is between bounds.
 
-    The mean must be within margin - t s / sqrt(n) of 0, the margin in standard deviations. At a
-    fixed s this is a normal probability, which is averaged over the distribution of s.
+    The true mean is `margin` standard deviations from one bound, and `other` from the other one (by
+    default as far). The mean must be t s / sqrt(n) inside both. At a fixed s this is a normal
+    probability, which is averaged over the distribution of s.
     """
+    other = margin if other is None else other
     freedom = seeds - 1
     critical = special.stdtrit(freedom, 1 - level)
     # Quantiles of s^2 at the nodes. Above the largest one equivalence cannot be shown.
-    max_share = special.chdtr(freedom, freedom * seeds * margin**2 / critical**2)
+    max_share = special.chdtr(freedom, freedom * seeds * ((margin + other) / 2 / critical) ** 2)
     nodes, weights = _quadrature()
     shares = max_share * (nodes + 1) / 2
     deviations = np.sqrt(special.chdtri(freedom, 1 - shares) / freedom)
-    distances = np.maximum(math.sqrt(seeds) * margin - critical * deviations, 0.0)
-    probabilities = 2 * special.ndtr(distances) - 1
+    distances = (math.sqrt(seeds) * bound - critical * deviations for bound in (margin, other))
+    probabilities = np.maximum(sum(map(special.ndtr, distances)) - 1, 0.0)
     return float(max_share / 2 * (weights @ probabilities))
 
 

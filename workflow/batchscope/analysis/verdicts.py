@@ -109,14 +109,16 @@ class Statement:
             ]
             undecided_in_row = [contrast for contrast in row if contrast in undecided]
             deciding = printed = max(undecided_in_row or undecided or row, key=_p)
-            level = min(level, contrary_level / printed.bound_count)
-            needed, reason = printed.replicates_to_resolve(level), printed.reason_undecided(level)
+            contrary_level /= printed.bound_count
+            needed = printed.replicates_to_resolve(level, contrary_level)
+            level = min(level, contrary_level)
+            reason = printed.reason_undecided(level)
         if self.n < MIN_SEEDS:
             verdict = Verdict.ONE_SEED if self.n == 1 else Verdict.PROVISIONAL
             level, reason, needed = LEVEL, Reason.NONE, MIN_SEEDS
         if self.n == 0:
             verdict, reason, needed = Verdict.NOT_TESTABLE, Reason.NO_VALUE, None
-        n = min(printed.n, self.n)
+        n = printed.n if self.n >= MIN_SEEDS else self.n
         p, p_contrary = self.p if n > 1 else (math.nan, math.nan)
         return {
             "verdict": MARGIN_VERDICTS.get(verdict, verdict) if self.is_about_margin else verdict,

@@ -113,10 +113,10 @@ def decide(snakemake_options: list[str]) -> None:
 
 def advice(configfile: str, scale: str, results: Path) -> None:
     """Recommend batch sizes, from the tables of a study."""
+    from batchscope.cli import plan
     from batchscope.report import recommendation
-    from batchscope.rules.study import plan_study
 
-    study = plan_study(configfile, scale, results)
+    study = plan.study(configfile, scale, results)
     print(recommendation.terminal_text(study, results, configfile))
 
 

@@ -70,7 +70,13 @@ def read(
     path = Path(config_path)
     is_inside = path.is_absolute() and path.is_relative_to(Path.cwd())
     name = path.relative_to(Path.cwd()) if is_inside else Path(os.path.normpath(path))
-    files = [*sorted(folder.glob("*.csv")), *sorted(folder.glob("*/*.csv"))]
+    # The folder may have tables of experiments and claims that the study file no longer has.
+    folders = [
+        paths.interims_folder(results, study.folder_name),
+        *map(folder.joinpath, study.experiments),
+    ]
+    files = [path for place in sorted(folders) for path in sorted(place.glob("*.csv"))]
+    files += [claims] if study.claims and claims.exists() else []
     return ReportInputs(
         study=study,
         config_name=name.as_posix(),

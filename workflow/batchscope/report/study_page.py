@@ -2,14 +2,13 @@
 
 import json
 import os
-import shlex
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
-from batchscope.core import disk, display, project_files
+from batchscope.core import disk, display
 from batchscope.host import requirements
 from batchscope.report import (
     documents,
@@ -176,9 +175,9 @@ def _machines(inputs: ReportInputs) -> list[Row]:
 def _files(inputs: ReportInputs, folder: Path | str) -> Row:
     """Return how to repeat a study: links to its tables, its configuration, and commands."""
     study, name = inputs.study, inputs.config_name
-    config = "" if name == project_files.DEFAULT_CONFIG else f" --configfile {shlex.quote(name)}"
+    options = unfinished.snakemake_command(study, name, options="").removeprefix("snakemake")
     commands = {
-        "The plan, with times and disk space": f"python workflow/run.py plan{config}",
+        "The plan, with times": f"python workflow/run.py plan{options}",
         "The whole study": unfinished.snakemake_command(study, name),
         "On a SLURM cluster": unfinished.snakemake_command(study, name, options="--profile slurm"),
     }

@@ -251,6 +251,7 @@ def configuration_parts(study: CalledStudy, experiment: str) -> str:
         # They give directions to trends, and keep learning rates in a race.
         "claims": [test.model_dump(mode="json") for test in tests],
         "at_epochs": planned.at_epochs,
+        "machine": study.plan.machine,
         "machines": study.plan.machines,
         "margins": keys.margins,
         "budgets": keys.budgets,
@@ -264,7 +265,9 @@ def configuration_parts(study: CalledStudy, experiment: str) -> str:
         "metrics": keys.metrics,
     }
     if planned.external_runs:  # A file with other content may have an older date.
-        parts["runs"] = planned.external_runs.table.sha256
+        parts["runs"] = [planned.external_runs.table.sha256, keys.runs.model_dump(mode="json")]
+    if planned.race:  # Rates that another experiment needs never leave it.
+        parts["protected"] = sorted(study.plan.runs_of_others(experiment) & {*planned.first_runs})
     left_out = [state for state in study.table.experiments[experiment] if state.missing_requirement]
     if left_out:  # A result that is copied here later changes rows.
         existing = (state.job.path for state in left_out if state.job.path.exists())

@@ -151,5 +151,8 @@ def last_config(results: Path | str) -> tuple[str, str] | None:
     if not owners:
         return None
     owner = max(owners, key=lambda path: path.stat().st_mtime)
-    config_path = os.path.normpath(owner.parent / disk.read_json(owner, "config")["config"])
+    # `results` may be a link: only the system knows the parents of its folders.
+    config_path = os.path.relpath(
+        (owner.parent / disk.read_json(owner, "config")["config"]).resolve()
+    )
     return config_path, "reduced" if owner.parent.name.endswith("-reduced") else "full"

@@ -81,7 +81,8 @@ def stages(results: Path | str, study: str) -> Mapping[str, Stage]:
             for run in row.runs:
                 seeds[run] = max(seeds.get(run, 0), row.seeds)
             rates = (*before.added_rates, *row.added_rates)
-            stage = Stage(row.planned, seeds, first=row.first, added_rates=rates)
+            planned = before.planned or row.planned  # A later change of `at_most` stays visible.
+            stage = Stage(planned, seeds, first=row.first, added_rates=rates)
             by_experiment[row.experiment] = stage
     return by_experiment
 

@@ -324,7 +324,7 @@ def seed_warnings(
         return
     if stage.first == staged.first:
         if stage.planned != staged.at_most:
-            text = f"at_most {stage.planned}, as planned at the last interim analysis"
+            text = f"at_most {stage.planned}, as planned at the first interim analysis"
             yield received(place, staged.at_most, text)
     elif staged.first < analysed.stop and analysed.start < staged.seeds.stop:
         numbers = f"{analysed.start} to {analysed.stop - 1}"

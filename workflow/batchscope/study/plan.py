@@ -83,6 +83,12 @@ class PlannedExperiment:
         runs = [*self.runs.values(), *(run.factors for run in self.commands.values())]
         return tuple(dict.fromkeys(run["seed"] for run in runs))
 
+    @property
+    def first_runs(self) -> Iterator[str]:
+        """Names of the trainings and commands with the first seed."""
+        factors_of = self.runs | {name: run.factors for name, run in self.commands.items()}
+        return (run for run in factors_of if factors_of[run]["seed"] == self.seeds[0])
+
     @cached_property
     def pairs(self) -> dict[str, tuple[Pair, ...]]:
         """Measure of two runs -> names of the runs of each pair."""
@@ -219,6 +225,11 @@ class Study:
     @property
     def has_stages(self) -> bool:
         return any(experiment.deciding_analyses for experiment in self.experiments.values())
+
+    def runs_of_others(self, experiment: str) -> set[str]:
+        """Return the trainings and commands of all other experiments."""
+        others = (other for name, other in self.experiments.items() if name != experiment)
+        return {run for other in others for run in (*other.runs, *other.commands)}
 
     @property
     def name(self) -> str:

@@ -41,7 +41,7 @@ class Stage(NamedTuple):
     A configuration is a run without its seed. Its name is that of its run with the first seed.
 
     Attributes:
-        planned: Maximum number of seeds, as planned at the last analysis; 0 before the first one.
+        planned: Maximum number of seeds, as planned at the first analysis; 0 before it.
         seeds: Configuration -> number of its seeds.
         first: First seed, as planned at the last analysis.
         added_rates: Learning rates beyond the grid of the study file, in the order of the analyses.

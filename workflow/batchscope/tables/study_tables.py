@@ -156,8 +156,7 @@ def decision_tables(
 
 def _protected(study: Study, planned: PlannedExperiment) -> set[str]:
     """Return the runs that a claim or another experiment needs, so that no race stops them."""
-    siblings = (other for other in study.experiments.values() if other.name != planned.name)
-    protected = {run for other in siblings for run in (*other.runs, *other.commands)}
+    protected = study.runs_of_others(planned.name)
     factors_of = planned.runs | {name: run.factors for name, run in planned.commands.items()}
     for test in (claim.test for claim in study.claims if claim.test.experiment == planned.name):
         rates = {rate for cells in test.selections() for rate in cells.get(RATE, ())}
