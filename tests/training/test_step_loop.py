@@ -98,7 +98,8 @@ def trained(*layers, stop=3, epochs=1, optimizer="SGD", **settings):
 
 def noisy(method, stop=3):
     """Return the variables of a network with dropout and batch normalisation, and the totals."""
-    # Without a name, the path of a variable would depend on the layers made before.
+    # The path of a variable would depend on the layers and generators made before.
+    keras.utils.clear_session(free_memory=False)
     norm = keras.layers.BatchNormalization(name="norm")
     layers = norm, keras.layers.Dropout(0.5, seed=1, name="dropout")
     model, totals, _ = trained(*layers, stop=stop, method=method)

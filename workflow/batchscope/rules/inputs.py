@@ -16,7 +16,7 @@ from batchscope.core.errors import unexpected
 from batchscope.host import requirements
 from batchscope.rules.study import RESULTS, CalledStudy
 from batchscope.store import interims, jobs, paths
-from batchscope.study import names, table_entries
+from batchscope.study import names, plan, table_entries
 from batchscope.study.registry import ENTRIES
 from batchscope.study.specifications import Measure, Timing
 
@@ -247,8 +247,9 @@ def configuration_parts(study: CalledStudy, experiment: str) -> str:
     planned = study.plan.experiments[experiment]
     keys = planned.keys
     tests = [claim.test for claim in study.plan.claims if claim.test.experiment == experiment]
+    # Claims on trends give their directions; all claims keep learning rates in a race.
+    tests = [test for test in tests if planned.race or test.trend_experiment]
     parts: dict[str, Any] = {
-        # They give directions to trends, and keep learning rates in a race.
         "claims": [test.model_dump(mode="json") for test in tests],
         "at_epochs": planned.at_epochs,
         "machine": study.plan.machine,
@@ -267,7 +268,8 @@ def configuration_parts(study: CalledStudy, experiment: str) -> str:
     if planned.external_runs:  # A file with other content may have an older date.
         parts["runs"] = [planned.external_runs.table.sha256, keys.runs.model_dump(mode="json")]
     if planned.race:  # Rates that another experiment needs never leave it.
-        parts["protected"] = sorted(study.plan.runs_of_others(experiment) & {*planned.first_runs})
+        others = plan.runs_of_others(study.plan.experiments, experiment)
+        parts["protected"] = sorted(others & {*planned.first_runs})
     left_out = [state for state in study.table.experiments[experiment] if state.missing_requirement]
     if left_out:  # A result that is copied here later changes rows.
         existing = (state.job.path for state in left_out if state.job.path.exists())

@@ -1,6 +1,6 @@
 """A planned study: the models of its file, and the runs and sweeps that follow from them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -226,11 +226,6 @@ class Study:
     def has_stages(self) -> bool:
         return any(experiment.deciding_analyses for experiment in self.experiments.values())
 
-    def runs_of_others(self, experiment: str) -> set[str]:
-        """Return the trainings and commands of all other experiments."""
-        others = (other for name, other in self.experiments.items() if name != experiment)
-        return {run for other in others for run in (*other.runs, *other.commands)}
-
     @property
     def name(self) -> str:
         return self.file.study
@@ -256,3 +251,9 @@ class Study:
     def commands(self) -> dict[str, CommandRun]:
         maps = [experiment.commands for experiment in self.experiments.values()]
         return {name: run for runs in maps for name, run in runs.items()}
+
+
+def runs_of_others(experiments: Mapping[str, PlannedExperiment], name: str) -> set[str]:
+    """Return the trainings and commands of all experiments but one."""
+    others = (other for other in experiments.values() if other.name != name)
+    return {run for other in others for run in (*other.runs, *other.commands)}

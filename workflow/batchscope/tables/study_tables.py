@@ -32,7 +32,7 @@ from batchscope.analysis.targets import ComparisonRequest, Target
 from batchscope.analysis.trainings import RATE, Trainings
 from batchscope.core import disk
 from batchscope.store import estimates, interims, paths, records
-from batchscope.study import factor_maps, suggestions, table_entries
+from batchscope.study import factor_maps, plan, suggestions, table_entries
 from batchscope.study.decision_columns import INTERIMS
 from batchscope.study.names import settings_name, split_token, timing_name
 from batchscope.study.outcomes import END, MAX_SLOWDOWN, SECONDS
@@ -156,7 +156,7 @@ def decision_tables(
 
 def _protected(study: Study, planned: PlannedExperiment) -> set[str]:
     """Return the runs that a claim or another experiment needs, so that no race stops them."""
-    protected = study.runs_of_others(planned.name)
+    protected = plan.runs_of_others(study.experiments, planned.name)
     factors_of = planned.runs | {name: run.factors for name, run in planned.commands.items()}
     for test in (claim.test for claim in study.claims if claim.test.experiment == planned.name):
         rates = {rate for cells in test.selections() for rate in cells.get(RATE, ())}
