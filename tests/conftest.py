@@ -68,6 +68,14 @@ def digits(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def digit_results(tmp_path_factory, digits) -> Path:
+    """A results folder with the digits, for the trainings of a module."""
+    from digit_runs import with_digits
+
+    return with_digits(digits, tmp_path_factory.mktemp("digit_results") / "results")
+
+
 @pytest.fixture(scope="session")
 def dropout_run(tmp_path_factory, digits) -> tuple[Path, str, str]:
     """A run of everything that has state: dropout, batch norm, Adam, patience, warm-up, norms.

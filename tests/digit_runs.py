@@ -44,10 +44,10 @@ def _warm() -> dict[str, str]:
     return {fork_server.SNAKEMAKE_PID: os.environ.pop(fork_server.SNAKEMAKE_PID)}
 
 
-def door(*arguments: str, warm: bool = True, **options) -> subprocess.Popen:
+def door(*arguments: str, **options) -> subprocess.Popen:
     """Starts a step; a fork of the server runs it, where the step may share one."""
     command = [sys.executable, str(ROOT / "workflow" / "run.py"), *arguments]
-    environment = {**os.environ, **(_warm() if warm else {})}
+    environment = {**os.environ, **_warm()}
     return subprocess.Popen(command, cwd=ROOT, text=True, env=environment, **options)
 
 

@@ -8,6 +8,7 @@ import types
 import pynvml
 
 UUIDS = ["GPU-aa11-0", "GPU-aa22-1", "GPU-bb33-2"]
+NAMES = ["NVIDIA Test", "NVIDIA Two", "NVIDIA Three"]
 
 
 class Nvml:
@@ -43,7 +44,8 @@ class Nvml:
             "nvmlDeviceGetHandleByIndex": lambda index: f"handle {index}",
             "nvmlDeviceGetHandleByUUID": self.by_uuid,
             "nvmlDeviceGetUUID": lambda handle: UUIDS[int(handle.split()[1])],
-            "nvmlDeviceGetName": lambda handle: "NVIDIA Test",
+            "nvmlDeviceGetName": lambda handle: NAMES[int(handle.split()[1])],
+            "nvmlDeviceGetCount": lambda: len(NAMES),
             "nvmlDeviceGetUtilizationRates": lambda h: self.reading("rates", h, rates),
             "nvmlDeviceGetMemoryInfo": lambda h: self.reading("memory", h, memory),
             "nvmlDeviceGetTotalEnergyConsumption": lambda h: self.reading(

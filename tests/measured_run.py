@@ -86,12 +86,10 @@ def write_run_of_four_epochs(results: Path, early: str, which: str) -> None:
     shutil.copy(folder / f"{which}.npz", folder / "epochs" / f"{early}.npz")
 
 
-def write_run(results: Path, status: str = "finished", with_weights: bool = True) -> Any:
-    """Writes a run whose trained weights are the initial ones, moved; returns its model."""
+def write_run(results: Path) -> None:
+    """Writes a run whose trained weights are the initial ones, moved."""
     folder = paths.run_folder(results, RUN)
-    write_record(results, status=status)
-    if not with_weights:
-        return None
+    write_record(results)
     from batchscope.training import models
 
     model = models.build("small_cnn", ModelInput((8, 8, 1), 3), 3)
@@ -104,5 +102,3 @@ def write_run(results: Path, status: str = "finished", with_weights: bool = True
     }
     for which in ("final", "best"):
         records.write_weights(folder / f"{which}.npz", moved, state)
-    models.set_weights(model, moved, state)
-    return model

@@ -13,6 +13,7 @@ import pandas
 from numpy.random import Generator
 
 from batchscope.core import disk
+from batchscope.measures import displacement, evaluate
 from batchscope.store import jobs, paths, records
 from batchscope.study import dataset_definitions, model, names, tasks
 from batchscope.study.claims import Claim
@@ -298,9 +299,7 @@ def _measured(measure, settings, size, rate, generator) -> Measured:
         train, test = losses.values()
         losses["validation"] = (0.9 * test + 0.1 * train) * _alone(generator, 0.05)
         values = _of_losses(losses)
-        gap = values["train_accuracy"] - values["test_accuracy"]
-        gaps = {"": test - train, "_accuracy": gap, "_ratio": test / train}
-        return values | {f"generalisation_gap{end}": each for end, each in gaps.items()}, {}
+        return values | evaluate.generalisation_gaps(values, "accuracy"), {}
     if measure == "weight_distance":
         moved, shares = _moved(size, rate) * _alone(generator, 0.03), (0.3, 0.5, 0.75, 0.32)
         rows = {
@@ -331,9 +330,8 @@ def _measured(measure, settings, size, rate, generator) -> Measured:
         scale, texts = 0.02 * 1.3**doublings * _alone(generator, 0.1), settings["rhos"]
         return {f"sam_sharpness_{model.number_text(rho)}": scale * rho for rho in texts}, {}
     if measure == "landscape":
-        surfaces = [{"directions": [0, 1], "cosine": 0.01}, {"directions": [2, 3], "cosine": 0.0}]
         rise = 0.3 * (size / 16) ** 0.2 * _alone(generator, 0.1)
-        return {"landscape_rise": rise}, {"surfaces": surfaces, "lines": [0, 1]}
+        return {"landscape_rise": rise}, {}
     if measure == "branches":
         return _branches(settings, size)
     if measure == "displacement":
@@ -347,14 +345,8 @@ def _displacement(size: int, rate: float, generator: Generator) -> Measured:
     straightness = min(0.3 * 1.2 ** math.log2(size / 16) * _alone(generator, 0.05), 1)
     norms = generator.lognormal(0, 0.5, steps)
     norms *= distance / straightness / norms.sum()
-    low, high = math.floor(20 * math.log10(norms.min())), math.ceil(20 * math.log10(norms.max()))
-    edges = 10 ** (np.arange(low, high + 1) / 20)
-    values = {"updates": steps, "path_length": norms.sum(), "straightness": straightness}
-    values |= {"update_norm_mean": norms.mean(), "update_norm_median": np.median(norms)}
-    logs = {"distance": distance, "updates": steps, "mean_update": norms.mean()}
-    logs = {name: math.log(each) for name, each in (logs | {"straightness": straightness}).items()}
-    histogram = {"edges": edges, "counts": np.histogram(norms, edges)[0]}
-    return values, {"logs": logs, "histogram": histogram}
+    values = displacement.path_columns(norms, distance)
+    return values, {"histogram": displacement.histogram(norms)}
 
 
 def _branches(settings: dict[str, Any], size: int) -> Measured:

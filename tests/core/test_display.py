@@ -45,11 +45,6 @@ def test_one_value(write, value, text):
     assert write(value) == text
 
 
-def test_counts_agree_with_their_nouns():
-    assert [display.count(n, "run") for n in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
-    assert display.count(3, "class has", "classes have") == "3 classes have"
-
-
 @pytest.mark.parametrize(
     ("numbers", "expected"),
     [

@@ -1,49 +1,10 @@
-"""Private interfaces of other libraries: each exists and does what the code relies on."""
+"""Private interfaces of Snakemake: the listed ones are used, and each exists."""
 
 import importlib.util
 import re
 from pathlib import Path
 
-import numpy as np
-
-from batchscope.core import private_interfaces
-from batchscope.host import tensorflow_start
 from project import ROOT
-
-tensorflow_start.start()
-
-import keras
-import tensorflow as tf
-
-
-def test_all_layers_are_those_inside_of_others_too():
-    inner = keras.Sequential([keras.Input((3, 4)), keras.layers.Dropout(0.5)])
-    wrapped = keras.layers.TimeDistributed(keras.layers.Dense(2))
-    model = keras.Sequential([keras.Input((3, 4)), inner, wrapped])
-    found = private_interfaces.all_layers(model)
-    assert {inner.layers[0], inner, wrapped, wrapped.layer} <= {*found}
-    assert model not in found
-
-
-def test_kept_logits_are_those_before_the_softmax():
-    numbers = tf.constant([[3.0, -1.0, 0.5]])
-    kept = private_interfaces.attached_logits(keras.ops.softmax(numbers))
-    assert np.array_equal(kept, numbers)
-    single = tf.constant([[0.5]])
-    assert np.array_equal(
-        private_interfaces.attached_logits(keras.activations.sigmoid(single)), single
-    )
-    assert private_interfaces.attached_logits(numbers) is None
-
-
-def test_moments_are_those_of_the_weight():
-    weights = [keras.Variable(np.zeros(size, "float32")) for size in (2, 3)]
-    adam = keras.optimizers.Adam(0.1, beta_1=0.5, beta_2=0.75)
-    adam.apply([tf.constant([1.0, 2.0]), tf.constant([3.0, 4.0, 5.0])], weights)
-    mean, square = private_interfaces.adam_moments(adam, weights[1].value)
-    assert np.array_equal(mean, [1.5, 2.0, 2.5])
-    assert np.array_equal(square, [2.25, 4.0, 6.25])
-
 
 # Attribute of Snakemake's `workflow` that its documentation does not name -> its purpose, and the
 # benchmark if it only saves time.
@@ -69,11 +30,3 @@ def test_the_rules_use_what_is_listed_of_snakemake():
     module = Path(importlib.util.find_spec("snakemake").origin).with_name("workflow.py")
     names = re.findall(r"(?:self\.|^    def |^    )(\w+)(?= = |\(|:)", module.read_text(), re.M)
     assert used <= {*names}
-
-
-def test_an_array_on_the_disk_is_read_at_random(tmp_path):
-    np.save(tmp_path / "a.npy", np.arange(10_000))
-    array = np.lib.format.open_memmap(tmp_path / "a.npy", mode="r")
-    for mapped in (array, array[..., None]):
-        private_interfaces.advise_random_access(mapped)
-        assert mapped[[7_000, 3]].ravel().tolist() == [7_000, 3]

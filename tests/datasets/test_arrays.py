@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from batchscope.datasets import conversion
-from batchscope.store import paths
 from batchscope.study import dataset_definitions
 from prepared_data import DATA, SPLIT, everything, fault, little_mnist, npz, prepared, real
 
@@ -55,16 +54,6 @@ def test_the_training_part_alone_standardises_rows(tmp_path):
     assert (data.model_input.kind, data.input_shape, data.scale) == ("rows", (3,), 1.0)
 
 
-def test_one_class_of_each_sequence(tmp_path):
-    words = np.array(["dull", "keen"])[TOKENS[:, 0] % 2]
-    data = prepared(tmp_path, npz(tmp_path, {"inputs": TOKENS, "labels": words}))
-    assert data.model_input[:3] == ((10,), 2, "sequences")
-    assert data.record["class_names"][1] == "keen"
-    for split in paths.SPLITS:
-        assert data.images(split).dtype == np.int32
-        assert (data.images(split)[:, 0] % 2 == data.labels(split)).all()
-
-
 @pytest.mark.parametrize("own_labels", [False, True])
 def test_each_position_of_tokens_is_predicted(own_labels, tmp_path):
     """The next token, or the label that the file has; the classes are all tokens and labels."""
@@ -87,6 +76,7 @@ def test_each_position_of_tokens_is_predicted(own_labels, tmp_path):
         (np.float64(2**53 - 2) + LABELS, ["9007199254740990", "9007199254740991"]),
         (np.char.encode(WORDS)[LABELS], ["no", "yes"]),
         (np.eye(2)[LABELS], ["0", "1"]),
+        (np.array(["A", "a"])[LABELS], ["A", "a"]),
     ],
 )
 def test_labels_of_every_kind_are_the_same_classes(given, names):
@@ -150,7 +140,9 @@ TESTED = {"x_train": ROWS, "y_train": WORDS[LABELS], "x_test": ROWS[:2]}
         ({"inputs": altered(TOKENS, (5, 3), -1)}, "inputs: received -1 in row 5, column 3;"),
         ({"x_train": TOKENS, "x_test": TOKENS[:, :5]}, "x_test: received int32 of shape (40, 4);"),
         ({"inputs": ROWS, "labels": np.where(LABELS, np.nan, 0)}, "labels: received nan in row 1;"),
+        ({"inputs": ROWS, "labels": np.where(LABELS, np.nan, 0.5)}, "received nan in row 1;"),
         ({"inputs": ROWS, "labels": LABELS * 0}, "labels: received one class;"),
+        ({"inputs": ROWS, "labels": np.array(["Cat", "cat"])[LABELS]}, "'Cat' and 'cat'"),
         (
             {"inputs": ROWS, "labels": LABELS.astype(np.uint64) + 2**63},
             "labels: received 9223372036854775808 in row 0;",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from test_arrays import LABELS, ROWS
 
-from prepared_data import all_parts, csv, fault, faults, npz, prepared
+from prepared_data import all_parts, csv, faults, npz, prepared
 
 MANY = np.arange(400) % 120
 PAIRS = np.stack([LABELS, np.arange(40) // 20], axis=1)
@@ -27,12 +27,6 @@ def test_the_task_of_arrays(labels, options, result, names, tmp_path):
     if result == "regression":
         kept = kept * data.record["target_deviations"] + data.record["target_means"]
     assert kept == pytest.approx(np.reshape(labels, (40, -1))[:9], abs=1e-5)
-
-
-def test_a_missing_number_to_predict_names_its_row(tmp_path):
-    arrays = {"inputs": ROWS, "labels": np.where(LABELS, np.nan, 0.5)}
-    definition = npz(tmp_path, arrays, task="regression")
-    assert "labels: received nan in row 1;" in fault(tmp_path, definition)
 
 
 def test_many_classes_of_images_are_classes(tmp_path):
@@ -68,13 +62,3 @@ def test_the_task_of_a_table(options, task, names, first, tmp_path):
         if task == "regression":
             kept = kept * data.record["target_deviations"] + data.record["target_means"]
         assert kept == pytest.approx(first, abs=1e-5)
-
-
-def test_two_spellings_of_a_class_are_refused(tmp_path):
-    rows = [f"{index / 7},{('cat', 'dog', 'Cat')[index % 3]}" for index in range(30)]
-    assert "'Cat' and 'cat'" in fault(tmp_path, csv(tmp_path, "\n".join(["x,label", *rows])))
-
-
-def test_letters_of_both_cases_are_classes(tmp_path):
-    rows = [f"{index / 7},{'aA'[index % 2]}" for index in range(20)]
-    assert prepared(tmp_path, csv(tmp_path, "\n".join(["x,label", *rows]))).classes == 2

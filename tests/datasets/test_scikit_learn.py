@@ -10,10 +10,6 @@ from batchscope.study import dataset_definitions
 from prepared_data import all_parts, everything, prepared
 
 
-def cut(size, **options):
-    return dataset_definitions.resolve({"source": "patches", "image_size": size, **options})
-
-
 @pytest.mark.parametrize("name", ["digits", "breast_cancer", "wine"])
 def test_tables_are_those_of_scikit_learn(name, tmp_path):
     definition = dataset_definitions.resolve({"source": name})
@@ -35,7 +31,8 @@ def test_tables_are_those_of_scikit_learn(name, tmp_path):
 
 
 def test_patches_are_squares_of_each_photograph(tmp_path):
-    definition = cut(40, per_class=15)
+    given = {"source": "patches", "image_size": 40, "per_class": 15}
+    definition = dataset_definitions.resolve(given)
     data = prepared(tmp_path, definition, "patches")
     assert data.model_input[:4] == ((40, 40, 3), 2, "images", 1) and data.scale == 1 / 255
     assert data.record["class_names"] == ["china", "flower"]

@@ -18,7 +18,7 @@ from batchscope.cli import entry, steps
 from batchscope.core import disk
 from batchscope.host import fork_server
 from batchscope.study import names
-from digit_runs import assert_same_bits, run_name, with_digits
+from digit_runs import assert_same_bits, run_name
 from project import ROOT, python, wait_for
 
 pytestmark = pytest.mark.slow
@@ -52,11 +52,6 @@ def launcher():
     made.kill()
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory, digits) -> Path:
-    return with_digits(digits, tmp_path_factory.mktemp("warm") / "results")
-
-
 def start(
     made: Launcher, results: Path | str, *words: str, shell: bool = False, cwd: Path = ROOT
 ) -> subprocess.Popen:
@@ -82,20 +77,20 @@ def forks(made: Launcher) -> list[psutil.Process]:
     return made.server.children(recursive=True)
 
 
-def test_a_fork_trains_the_same_bits_as_a_job_without_a_server(launcher, results, tmp_path):
+def test_a_fork_trains_the_same_bits_as_a_job_without_a_server(launcher, digit_results, tmp_path):
     """The fork runs in the folder of its job."""
     run = run_name(epochs=2)
-    (tmp_path / "data").symlink_to(results / "data")
+    (tmp_path / "data").symlink_to(digit_results / "data")
     alone = Launcher()
     end(alone.server)
     assert run_step(alone, tmp_path, "train", "--run", run) == (0, "")
     alone.kill()
-    fork = start(launcher, results.name, "train", "--run", run, cwd=results.parent)
+    fork = start(launcher, digit_results.name, "train", "--run", run, cwd=digit_results.parent)
     wait_for(lambda: forks(launcher) or fork.poll() is not None)
     output, errors = fork.communicate(timeout=LIMIT)
     assert (fork.returncode, errors) == (0, "")
     assert f"{run}: finished" in output
-    assert_same_bits(tmp_path / "runs" / run, results / "runs" / run)
+    assert_same_bits(tmp_path / "runs" / run, digit_results / "runs" / run)
     wait_for(lambda: not forks(launcher))
     assert launcher.server.num_threads() == 1  # what has threads must not be forked
     assert launcher.server.cpu_times().children_user > 0  # whoever times a study counts the forks
@@ -119,8 +114,8 @@ def long_training(made, results, seed: int, **options) -> tuple[subprocess.Popen
         ("step", signal.SIGSEGV, 139),
     ],
 )
-def test_a_served_job_and_its_step_end_together(launcher, results, receiver, signum, status):
-    process, folder = long_training(launcher, results, seed=10 + signum)
+def test_a_served_job_and_its_step_end_together(launcher, digit_results, receiver, signum, status):
+    process, folder = long_training(launcher, digit_results, seed=10 + signum)
     (step,) = forks(launcher)
     {"job": process, "step": step}[receiver].send_signal(signum)
     _, errors = process.communicate(timeout=LIMIT)
@@ -143,10 +138,10 @@ def test_another_python_and_another_user_are_not_served(launcher, monkeypatch):
         assert not fork_server.is_same_user(one)
 
 
-def test_jobs_end_with_the_process_that_launched_them_behind_a_shell_too(results):
+def test_jobs_end_with_the_process_that_launched_them_behind_a_shell_too(digit_results):
     made = Launcher()
-    served, _ = long_training(made, results, seed=14, shell=True)
-    alone, _ = long_training(made, results, seed=14, shell=True, threads=2)
+    served, _ = long_training(made, digit_results, seed=14, shell=True)
+    alone, _ = long_training(made, digit_results, seed=14, shell=True, threads=2)
     shells = served, alone
     parents = [psutil.Process(process.pid) for process in (made.process, *shells)]
     started = [child for parent in parents for child in parent.children(recursive=True)]
@@ -169,18 +164,18 @@ def end(*processes: subprocess.Popen | psutil.Process) -> None:
             process.kill()
 
 
-def test_a_job_that_waits_for_the_import_ends_with_the_process_that_launched_it(results):
+def test_a_job_that_waits_for_the_import_ends_with_the_process_that_launched_it(digit_results):
     made = Launcher()
     made.server.suspend()
     run = run_name(epochs=1, seed=15)
-    process = start(made, results, "train", "--run", run)
+    process = start(made, digit_results, "train", "--run", run)
     try:
         # It has asked, and waits for the answer.
         wait_for(lambda: psutil.Process(process.pid).net_connections("unix"))
         assert process.poll() is None
         made.kill()
         assert process.wait(LIMIT) == 137
-        assert not (results / "runs" / run).exists()
+        assert not (digit_results / "runs" / run).exists()
         made.server.resume()
         assert made.server.wait(LIMIT) is None
     finally:
@@ -188,13 +183,13 @@ def test_a_job_that_waits_for_the_import_ends_with_the_process_that_launched_it(
 
 
 @pytest.mark.parametrize("waits_for", ["the server", "its step"])
-def test_ctrl_c_ends_a_job_without_a_traceback(launcher, results, waits_for):
+def test_ctrl_c_ends_a_job_without_a_traceback(launcher, digit_results, waits_for):
     """A terminal sends SIGINT to the job alone; the server is in a group of its own."""
-    record = results / "interrupted.json"
+    record = digit_results / "interrupted.json"
     words = ("time_epoch", "--timing", TIMING, "--settings", "bl=9+bsec=600")
     if waits_for == "the server":
         launcher.server.suspend()
-    process = start(launcher, results, *words, "--output", str(record))
+    process = start(launcher, digit_results, *words, "--output", str(record))
     try:
         wait_for(lambda: psutil.Process(process.pid).net_connections("unix"))
         if waits_for == "its step":
@@ -210,20 +205,20 @@ def test_ctrl_c_ends_a_job_without_a_traceback(launcher, results, waits_for):
 
 
 def test_a_timing_and_tables_run_in_forks_and_tables_do_not_wait_for_the_import(
-    launcher, results, tmp_path
+    launcher, digit_results, tmp_path
 ):
-    record = results / "timed.json"
+    record = digit_results / "timed.json"
     given = ("tabulate", "--config", str(ROOT / "config.yaml"), "--experiment", "minimum")
     alone, copied = tmp_path / "alone" / "minimum", tmp_path / "copied" / "minimum"
     importing = Launcher()
     importing.server.suspend()
-    assert run_step(importing, results, *given, "--output", str(alone))[0] == 0
+    assert run_step(importing, digit_results, *given, "--output", str(alone))[0] == 0
     importing.kill()
     end(importing.server)
     words = ("time_epoch", "--timing", TIMING, "--settings", "bl=3+bsec=0.01")
-    assert run_step(launcher, results, *words, "--output", str(record)) == (0, "")
+    assert run_step(launcher, digit_results, *words, "--output", str(record)) == (0, "")
     assert disk.read_json(record)["status"] == "finished"
-    tables = start(launcher, results, *given, "--output", str(copied))
+    tables = start(launcher, digit_results, *given, "--output", str(copied))
     wait_for(lambda: forks(launcher) or tables.poll() is not None)
     tables.communicate(timeout=LIMIT)
     for path in alone.iterdir():

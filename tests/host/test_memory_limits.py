@@ -13,7 +13,7 @@ import pytest
 from batchscope.core.errors import UserError
 from batchscope.host import memory_limits
 from batchscope.study import model_files
-from digit_runs import arrays, run_name, with_digits
+from digit_runs import arrays, run_name
 from project import ROOT, forked
 
 MB = 10**6
@@ -111,7 +111,6 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from typing import Self
-from batchscope.core import errors
 from batchscope.cli import entry, steps
 from batchscope.host import fork_server, memory_limits
 
@@ -125,12 +124,8 @@ def start_to_die(factors):
     from batchscope.training import trainer as training
 
     def die(self):
+        whole(self)
         if self.progress.epoch == 1 and self.progress.step == 2:
-            self.stopping = True
-            try:
-                whole(self)
-            except errors.Interrupted:
-                pass
             group = folder / "root" / "job" / "step"
             if counted == "counted":
                 (group / "memory.events").write_text("oom_kill 1")
@@ -143,27 +138,23 @@ sys.exit(fork_server.run(words, entry.main))
 """
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory, digits) -> Path:
-    return with_digits(digits, tmp_path_factory.mktemp("killed") / "results")
-
-
 def killed(groups: Groups, counted: bool, results: Path, run: str):
     words = ("train", "--results", str(results), "--run", run, "--chunk-steps", "2")
+    words += ("--checkpoint-seconds", "0")
     return forked(KILLED, groups.folder, "counted" if counted else "not", *words)
 
 
 @pytest.mark.slow
-def test_a_kill_for_memory_is_recorded_and_any_other_is_reported(results, tmp_path):
+def test_a_kill_for_memory_is_recorded_and_any_other_is_reported(digit_results, tmp_path):
     groups = Groups(tmp_path)
     groups.write("job/step", 300 * MB, 0)
     run = run_name(epochs=3, seed=21, batch_size=200)
-    folder = results / "runs" / run
-    done = killed(groups, False, results, run)
+    folder = digit_results / "runs" / run
+    done = killed(groups, False, digit_results, run)
     assert (done.returncode, done.stderr) == (137, "The step was killed.\n")
     assert not (folder / "record.json").exists()
     (folder / "checkpoint.npz").unlink()
-    done = killed(groups, True, results, run)
+    done = killed(groups, True, digit_results, run)
     assert (done.returncode, done.stderr) == (0, "")
     assert f"{run}: out_of_memory. The kernel killed the training for memory" in done.stdout
     record = json.loads((folder / "record.json").read_text())
@@ -203,10 +194,10 @@ def real_group():
 
 
 @pytest.mark.slow
-def test_the_kernels_own_kill_is_recorded(results, real_group):
+def test_the_kernels_own_kill_is_recorded(digit_results, real_group):
     model = ROOT / "tests" / "data" / "wide_model.py"
     run = run_name(model=model_files.token("wide", str(model)), batch_size=500, epochs=1)
-    words = ("--results", str(results), "--run", run, "--model-file", str(model))
+    words = ("--results", str(digit_results), "--run", run, "--model-file", str(model))
     done = subprocess.run(
         [sys.executable, "workflow/run.py", "train", *words],
         cwd=ROOT,
@@ -216,7 +207,7 @@ def test_the_kernels_own_kill_is_recorded(results, real_group):
         preexec_fn=lambda: (real_group / "cgroup.procs").write_text(str(os.getpid())),
     )
     assert done.returncode == 0, done.stderr
-    record = json.loads((results / "runs" / run / "record.json").read_text())
+    record = json.loads((digit_results / "runs" / run / "record.json").read_text())
     assert record["status"] == "out_of_memory"
     assert record["message"] == (
         f"The kernel killed the training for memory; its limit was {LIMIT_MB} MB."

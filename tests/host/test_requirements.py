@@ -8,13 +8,13 @@ import pytest
 import yaml
 
 import commanded
+import small_study
 from batchscope.cli import entry
-from batchscope.core import disk
 from batchscope.host import requirements
 from batchscope.rules import inputs, session
 from batchscope.rules.study import CalledStudy
 from batchscope.store import jobs, paths, status
-from batchscope.study import config, names
+from batchscope.study import config
 from batchscope.tables import run_table, timing_tables
 
 TRAINED = {
@@ -25,14 +25,6 @@ TRAINED = {
 TIMED = {
     "vary": {"batch_size": [1, 2, 4], "device": ["cpu", "gpu"]},
     "timing": ["throughput", "max_batch_size"],
-}
-STUDY = {
-    "study": "devices",
-    "defaults": {
-        **{"dataset": "digits", "model": "small_cnn", "learning_rate": 0.05},
-        **{"optimizer": "sgd", "epochs": 1},
-    },
-    "experiments": {"trained": TRAINED, "timed": TIMED},
 }
 
 
@@ -46,11 +38,8 @@ def _own_folder(tmp_path, monkeypatch) -> None:
 
 @pytest.fixture
 def study():
-    return written()
-
-
-def written(**changed: dict):
-    Path("study.yaml").write_text(yaml.safe_dump(STUDY | changed))
+    raw = small_study.config(experiments={"trained": TRAINED, "timed": TIMED})
+    Path("study.yaml").write_text(yaml.safe_dump(raw))
     return config.study("study.yaml")
 
 
@@ -59,12 +48,9 @@ def needs_gpu(name: str) -> bool:
 
 
 def finish(run: str) -> None:
-    folder = paths.run_folder("results", run)
-    for name in paths.run_files(names.parse_run(run)):
-        disk.write_text(folder / name, "")
-    disk.write_json(folder / "record.json", {"status": "finished", "epochs_run": 1, "sha256": {}})
-    for file in paths.RUN_FILES:
-        (folder / file).write_text("epoch,train_loss\n1,0.5\n")
+    small_study.finish_run("results", run, epochs_run=1, sha256={})
+    history = paths.run_folder("results", run) / "history.csv"
+    history.write_text("epoch,train_loss\n1,0.5\n")
 
 
 @pytest.mark.parametrize("sent", [False, True])

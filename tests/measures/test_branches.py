@@ -25,7 +25,7 @@ from batchscope.study import names, tasks
 from batchscope.study.registry import MEASURES
 from batchscope.training import optimizers
 from batchscope.training.step_loop import StepLoop, Totals, UpdateSettings
-from digit_runs import door, run_name, step, train, with_digits
+from digit_runs import door, run_name, step, train
 
 SETTINGS = {"factors": (2, 4), "evaluations": 2, "window": 24}
 
@@ -127,10 +127,9 @@ WANTED = {"points": [0.2, 0.6], "factors": [4], "window": 64, "evaluations": 1, 
 
 
 @pytest.fixture(scope="module")
-def trained(digits, tmp_path_factory):
-    results = with_digits(digits, tmp_path_factory.mktemp("branches"))
-    train(results, RUN)
-    return results
+def trained(digit_results):
+    train(digit_results, RUN)
+    return digit_results
 
 
 def rows(record, table):
@@ -178,14 +177,6 @@ def test_a_branch_of_the_same_size_is_the_training_itself(trained, tmp_path):
     assert not (tmp_path / "record.kept").exists()
 
 
-def test_the_noise_scale_is_that_of_the_same_weights(trained, tmp_path):
-    record = measured(trained, tmp_path / "a.json", settings(points=[1]))
-    (point,) = record["points"]
-    wanted = names.settings_name("noise_scale", {"examples": WANTED["examples"]})
-    values = measured(trained, tmp_path / "b.json", wanted, measure="noise_scale")["values"]
-    assert point["noise"] == {name: values[name] for name in point["noise"]}
-
-
 def test_a_killed_job_goes_on_from_its_points(trained, tmp_path):
     wanted = settings(points=[0.2, 0.4, 0.6, 0.8], window=2048)
     whole = measured(trained, tmp_path / "whole.json", wanted)
@@ -209,12 +200,15 @@ def test_a_killed_job_goes_on_from_its_points(trained, tmp_path):
     assert measured(trained, output, wanted) == whole
 
 
-def test_the_end_of_a_falling_rate_has_that_of_the_last_update(digits, tmp_path):
-    results = with_digits(digits, tmp_path)
+def test_the_end_of_a_falling_rate_has_that_of_the_last_update(digit_results, tmp_path):
+    """And the noise scale of the last weights."""
     run = run_name(batch_size=8, model="mlp", schedule="linear", epochs=1)
-    train(results, run)
-    (point,) = measured(results, tmp_path / "a.json", settings(points=[1]), run)["points"]
+    train(digit_results, run)
+    (point,) = measured(digit_results, tmp_path / "a.json", settings(points=[1]), run)["points"]
     assert 0 < point["learning_rates"][0] < 0.001
+    wanted = names.settings_name("noise_scale", {"examples": WANTED["examples"]})
+    values = measured(digit_results, tmp_path / "b.json", wanted, run, "noise_scale")["values"]
+    assert point["noise"] == {name: values[name] for name in point["noise"]}
 
 
 def test_a_run_that_trains_otherwise_here_and_one_too_small_are_refused(

@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 
-import measured_run
 from batchscope import datasets
 from batchscope.core import disk
 from batchscope.measures import landscape
 from batchscope.measures.measure_job import FinishedRun
 from batchscope.study.names import parse_settings
 from batchscope.training import losses, models
-from measured_run import DATASET, RUN
+from measured_run import DATASET, RUN, measured
 
 SETTINGS = parse_settings("landscape", "default")
 
@@ -114,18 +113,10 @@ def test_losses_that_are_not_finite_are_kept(tmp_path):
     np.testing.assert_array_equal(found.arrays["line:1"], [np.inf, 0.0, np.nan])
 
 
-SMALL = {"points": 5, "pairs": 1, "lines": 3}
-NAME = "surfaces"
-
-
-def measured(results, folder, settings=SMALL):
-    record = measured_run.measured("landscape", results, folder, settings, f"{NAME}.json")
-    return record, disk.read_arrays(folder / f"{NAME}.npz")
-
-
 def test_record_and_its_points(results, tmp_path):
-    record, arrays = measured(results, tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {f"{NAME}.json", f"{NAME}.npz"}
+    record = measured("landscape", results, tmp_path, {"points": 5, "pairs": 1, "lines": 3})
+    assert {path.name for path in tmp_path.iterdir()} == {"out.json", "out.npz"}
+    arrays = disk.read_arrays(tmp_path / "out.npz")
     assert list(arrays) == ["axis", "surface:0", "line:0", "line:1", "line:2"]
     middle = arrays["surface:0"][2, 2]
     assert {arrays[f"line:{line}"][2] for line in range(3)} == {middle}

@@ -1,4 +1,4 @@
-"""The job of a measure: its run and record, and every measure on each kind of example."""
+"""The job of a measure: its run and record, and every measure on tokens."""
 
 import math
 
@@ -13,19 +13,9 @@ from batchscope.measures.measure_job import FinishedRun
 from batchscope.store import paths, records
 from batchscope.study import dataset_definitions, names, snapshot_epochs, tasks
 from batchscope.study.registry import MEASURES
-from batchscope.training import models, trainer
+from batchscope.training import trainer
 from costs import first
-from measured_run import RUN, measured, write_dataset, write_run
-
-
-def test_its_model_has_the_weights_that_are_asked_for(results):
-    run = FinishedRun(results, RUN)
-    trainable, state = run.weights("final")
-    weights, no_state = models.weights(run.model("final"))
-    assert list(weights) == list(trainable) and no_state == state == {}
-    assert all((weights[path] == trainable[path]).all() for path in trainable)
-    initial, _ = run.weights("initial")
-    assert any((initial[path] != trainable[path]).any() for path in trainable)
+from measured_run import RUN, measured, write_dataset, write_record, write_run
 
 
 def test_weights_and_records_that_are_missing_or_of_another_network(tmp_path):
@@ -82,7 +72,7 @@ def test_twice_the_same_bytes(measure, results, tmp_path):
 @pytest.mark.parametrize("measure", OF_RUNS)
 def test_an_unfinished_run_has_null_values(measure, tmp_path):
     status = "out_of_memory"
-    write_run(tmp_path, status, with_weights=False)
+    write_record(tmp_path, status=status)
     record = measured(measure, tmp_path, tmp_path)
     assert record["status"] == status
     assert [*record["values"]] == columns(measure, {})
@@ -101,40 +91,35 @@ SETTINGS = {
     "landscape": {"examples": 20, "points": 5, "lines": 1},
     "line": {"points": 4},
 }
-MODELS = {"rows": "mlp", "tokens": "tiny_transformer"}
 TEXT = "the quick brown fox jumps over the lazy dog; " * 50
 
 
-def run_name(token, size):
-    changes = {"dataset": token, "model": MODELS[names.split_token(token)[0]], "batch_size": size}
-    changes |= {"epochs": 2, "update_norms": True, "evaluate_every": 40}
-    return names.run_name({**names.parse_run(RUN), **changes})
-
-
-@pytest.fixture(scope="module", params=MODELS)
-def trained(request, tmp_path_factory):
-    """The data set's token, and a folder with two runs on it of different batch sizes."""
-    results = tmp_path_factory.mktemp(request.param)
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder, and its two runs of different batch sizes on tokens."""
+    results = tmp_path_factory.mktemp("tokens")
     (results / "text.txt").write_text(TEXT)
     text = {"source": "text", "path": str(results / "text.txt"), "length": 12}
-    given = {"rows": {"source": "wine"}, "tokens": text}[request.param]
-    definition = dataset_definitions.resolve(given)
-    token = dataset_definitions.token(request.param, definition)
+    definition = dataset_definitions.resolve(text)
+    token = dataset_definitions.token("tokens", definition)
     datasets.prepare(token, definition, results)
-    runs = [run_name(token, size) for size in (16, 32)]
+    changes = {"dataset": token, "model": "tiny_transformer", "epochs": 2}
+    changes |= {"update_norms": True, "evaluate_every": 40}
+    factors = {**names.parse_run(RUN), **changes}
+    runs = [names.run_name({**factors, "batch_size": size}) for size in (16, 32)]
     disk.write_json(results / "epochs_read.json", {run: [snapshot_epochs.MIDDLE] for run in runs})
     for run in runs:
         assert trainer.train(trainer.TrainingRun(results, run)) == records.FINISHED
-    return token, results
+    return results, runs
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("measure", MEASURES)
 def test_every_measure_has_finite_values(measure, trained, tmp_path):
-    token, results = trained
+    results, names_of_runs = trained
     settings = names.settings_name(measure, SETTINGS.get(measure, {}))
-    sizes = (16, 32) if MEASURES[measure].pairs else (16,)
-    runs = [FinishedRun(results, run_name(token, size)) for size in sizes]
+    count = 2 if MEASURES[measure].pairs else 1
+    runs = [FinishedRun(results, run) for run in names_of_runs[:count]]
     output = tmp_path / f"{settings}.json"
     measure_job.write(measure, runs, settings, output)
     record = disk.read_json(output)

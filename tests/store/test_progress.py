@@ -15,6 +15,7 @@ import pytest
 
 from batchscope.store import progress
 from digit_runs import door, run_name, with_digits
+from project import wait_for
 
 ROW = {"train_loss": 0.123456, "validation_loss": 0.654321}
 
@@ -84,10 +85,7 @@ def test_a_training_reports_and_another_process_sees_it(digits, tmp_path):
     arguments = ("--results", str(results), "--run", run, "--chunk-seconds", "0.2")
     with open(log, "w") as file:
         training = door("train", *arguments, stdout=file, stderr=subprocess.STDOUT)
-        limit = time.monotonic() + 300
-        while "Epoch " not in log.read_text():
-            assert training.poll() is None and time.monotonic() < limit, log.read_text()
-            time.sleep(0.1)
+        wait_for(lambda: "Epoch " in log.read_text() or training.poll() is not None)
         once = door("watch", "--once", "--results", str(results), stdout=subprocess.PIPE)
         output, _ = once.communicate(timeout=300)
         training.send_signal(signal.SIGTERM)

@@ -29,17 +29,15 @@ FIXED, PER_IMAGE = 3e-3, 2e-4
 EAGER = {"eager": 5}  # times as slow
 
 
-def block(seconds: float, disturbed: bool = False) -> dict:
-    times = {"seconds": 10 * seconds, "seconds_per_step": seconds, "repeats": 0}
-    return {**times, "foreign_cores": 0.5 if disturbed else 0.0, "disturbed": disturbed}
-
-
 def throughput(sizes: tuple[int, ...], fixed: float = FIXED) -> dict:
     """Blocks that lie symmetrically around t = a + b * B."""
     rows = []
     for size in sizes:
         factors, seconds = (0.98, 0.99, 1.0, 1.01, 1.02), fixed + PER_IMAGE * size
-        blocks = [block(seconds * factor, factor == 1.02) for factor in factors]
+        blocks = [
+            {"seconds_per_step": seconds * factor, "foreign_cores": 0.0, "disturbed": factor > 1.01}
+            for factor in factors
+        ]
         rows.append({"batch_size": size, "status": "finished", "steps": 10, "blocks": blocks})
     record = {"measure": "throughput", "status": "finished", "train_examples": 1000}
     return {**record, "threads": 2, "sizes": rows}

@@ -22,8 +22,8 @@ from batchscope.timing.blocks import LEAD_IN_STEPS, NonFiniteLoss
 from batchscope.training import step_loop
 
 SCALE = 1 / 16
-LOOPS = ("graph", "eager", "function", "fit", "fit_steps")
-PIPELINES = ("dataset", "map", "prefetch", "cache", "jpeg")
+LOOPS = run_factors.TIMING_ONLY_FACTORS["loop"].choices
+PIPELINES = ("dataset", *run_factors.TIMING_ONLY_FACTORS["input_pipeline"].choices[1:])
 FACTORS = measured_run.timing_factors(optimizer="sgd", replicas=1)
 
 
@@ -64,14 +64,6 @@ def weights(model) -> np.ndarray:
     return np.concatenate([array.ravel() for array in model.get_weights()])
 
 
-def test_loops_and_pipelines_are_those_of_the_factors():
-    factors = run_factors.TIMING_ONLY_FACTORS
-    assert factors["loop"].choices == LOOPS
-    assert factors["input_pipeline"].choices == (loops.DEFAULT_PIPELINE, *PIPELINES[1:])
-    # A lead-in uses all batches that a pipeline keeps ready.
-    assert LEAD_IN_STEPS > loops.PREFETCH_BATCHES
-
-
 @pytest.mark.parametrize("classes", [3, 1])
 @pytest.mark.parametrize("loop", first(LOOPS))
 def test_every_loop_reaches_the_weights_of_the_trainings_loop(loop, classes, runner_of):
@@ -103,6 +95,7 @@ def test_one_runner_serves_all_batch_sizes_without_tracing_again(loop, runner_of
     monkeypatch.setattr(type(model), "call", counted)
     runner = runner_of(loop, model, digits(50))
     runner.lead_in_seconds = math.inf  # however slow the machine is
+    assert LEAD_IN_STEPS > loops.PREFETCH_BATCHES  # which a pipeline keeps ready
     assert runner.steps_at_size(16)(1) > 0
     once = traced
     by_steps = runner_of("eager", reference, digits(50))

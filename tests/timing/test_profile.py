@@ -1,6 +1,5 @@
 """Profiles of real steps and of a handmade trace: shares, records and failures."""
 
-import json
 import time
 from unittest.mock import Mock
 
@@ -167,16 +166,9 @@ def test_steps_that_fail_leave_no_running_profiler(tmp_path):
     assert len(list((tmp_path / "finished").rglob("*.xplane.pb"))) == 1
 
 
-@pytest.mark.parametrize("error", first([None, MemoryError("16")]))
-def test_the_record_of_a_profile(results, tmp_path, monkeypatch, error):
-    if error:
-        monkeypatch.setattr(trace, "shares", Mock(side_effect=error))
+def test_a_profile_that_runs_out_of_memory(results, tmp_path, monkeypatch):
+    monkeypatch.setattr(trace, "shares", Mock(side_effect=MemoryError("16")))
     sweep = names.parse_sweep(f"{measured_run.DATASET}+small_cnn+bs=16+opt=sgd+dev=cpu+th=1")
     job = TimingJob(results, sweep, None, tmp_path / "st=3.json")
     timing = profile.measure(job, {"steps": 3})
-    if error:
-        assert (timing.status, timing.details) == ("out_of_memory", {})
-        return
-    json.dumps(timing.details)
-    assert timing.status == "finished" and timing.details["steps"] == 3
-    assert timing.details["utilisation"]["process_percent"] > 0
+    assert (timing.status, timing.details) == ("out_of_memory", {})

@@ -11,9 +11,10 @@ import numpy as np
 import psutil
 import pytest
 
+from batchscope.store import records
 from batchscope.timing import samples
 from batchscope.timing.samples import CpuReading, ProcessTree, Sampler
-from fake_nvml import UUIDS, Nvml
+from fake_nvml import NAMES, UUIDS, Nvml
 from project import python
 
 UNKNOWN = np.nan
@@ -149,7 +150,7 @@ def test_the_first_visible_gpu_is_sampled(visible, index, monkeypatch):
         assert all(np.isnan(rows[column]).all() for column in samples.GPU_COLUMNS)
         assert rows["memory_mb"].min() > 0
         return
-    assert sampler.gpu_device == {"name": "NVIDIA Test", "uuid": UUIDS[index]}
+    assert sampler.gpu_device == {"name": NAMES[index], "uuid": UUIDS[index]}
     assert {handle for _, handle in fake.asked} == {f"handle {index}"}
     assert set(rows["gpu_percent"]) == {63} and set(rows["gpu_bandwidth_percent"]) == {41}
     assert set(rows["gpu_memory_mb"]) == {12_345}  # bytes
@@ -175,6 +176,11 @@ def test_a_passing_failure_of_nvml_costs_its_samples_alone(monkeypatch):
     rows = sampler.series()
     assert np.isnan(rows["gpu_percent"][0]) and rows["gpu_memory_mb"][0] > 0
     assert list(rows["gpu_energy_joules"][1:]) == [0, 20]
+
+
+def test_the_gpus_of_a_machine(monkeypatch):
+    Nvml().install(monkeypatch)
+    assert records.machine_description()["gpu"] == NAMES
 
 
 def test_foreign_cores_are_what_this_process_did_not_use():

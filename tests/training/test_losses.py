@@ -142,6 +142,7 @@ def test_a_saturated_loss_is_not_clipped(classes, end, graph):
 def test_noise_is_switched_off_in_nested_models_too():
     layers = keras.layers
     noise = [layers.GaussianNoise(0.9), layers.Dropout(0.9), layers.Reshape((2, 2))]
+    noise += [layers.TimeDistributed(layers.Dropout(0.9))]
     noise += [layers.LSTM(4, dropout=0.5, recurrent_dropout=0.5), layers.Reshape((2, 2, 1))]
     noise += [layers.RandomContrast(0.9, value_range=(0, 1)), layers.Flatten()]
     inner = keras.Sequential([keras.Input((4,)), *noise])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from digit_runs import arrays, run_name, train, with_digits
+from digit_runs import arrays, run_name, train
 from project import ROOT
 
 pytestmark = pytest.mark.slow
@@ -20,11 +20,10 @@ def test_a_batch_divided_among_devices_is_the_batch():
     assert done.returncode == 0, done.stdout
 
 
-def test_a_training_has_the_same_weights_to_rounding(digits, tmp_path):
-    results = with_digits(digits, tmp_path)
+def test_a_training_has_the_same_weights_to_rounding(digit_results):
     runs = [run_name(epochs=1, batch_size=101, replicas=count) for count in (1, 2)]
-    alone, divided = (train(results, run) for run in runs)
+    alone, divided = (train(digit_results, run) for run in runs)
     assert alone["sha256"]["initial.npz"] == divided["sha256"]["initial.npz"]
-    one, two = (arrays(results / "runs" / run / "final.npz") for run in runs)
+    one, two = (arrays(digit_results / "runs" / run / "final.npz") for run in runs)
     for path, value in one.items():
         assert two[path] == pytest.approx(value, rel=1e-4, abs=1e-5)

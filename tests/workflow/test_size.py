@@ -7,25 +7,26 @@ from project import ROOT
 
 LIBRARY = ROOT / "workflow" / "batchscope"
 MAX_FILES = 190  # of `workflow`
+# Raised by 190 lines in all for the corrections of some 90 rare cases.
 MAX_LINES = {
-    "study": 6697,
-    "analysis": 5206,
-    "figures": 2994,
-    "training": 2650,
-    "measures": 2544,
-    "datasets": 2385,
-    "timing": 2264,
-    "report": 2025,
-    "cli": 1452,
-    "external": 1423,
-    "store": 1181,
-    "tables": 1114,
+    "study": 6746,
+    "analysis": 5241,
+    "figures": 3001,
+    "training": 2657,
+    "measures": 2547,
+    "datasets": 2396,
+    "timing": 2269,
+    "report": 2041,
+    "cli": 1455,
+    "external": 1447,
+    "store": 1188,
+    "tables": 1127,
     "host": 870,
     "core": 824,
-    "rules": 713,
+    "rules": 721,
 }
-# Damaged files, killed processes and groups on a real cluster need a test each.
-MAX_TEST_LINES = 24041
+# Damaged files, killed processes, groups on a real cluster and each correction need a test.
+MAX_TEST_LINES = 24137
 
 
 def lines(folder):
