@@ -80,7 +80,7 @@ def _stored_target(stored: list[dict[str, Any]], series: Trainings) -> Target | 
     parts = (run.partition("+bs=") for run in series.runs["run"])
     digests = sorted({first for first, separator, _ in parts if separator})
     for entry in stored:
-        is_same = factors.items() <= entry["series"].items() and entry["digests"] == digests
+        is_same = factors.items() <= entry["series"].items() and entry.get("digests") == digests
         if is_same and entry["column"] in series.evaluations:
             return Target(entry["column"], entry["value"])
     target = targets.default_target(series)
