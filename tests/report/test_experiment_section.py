@@ -234,16 +234,16 @@ def test_rates_that_left_are_listed():
 
 
 def test_rates_that_a_stage_added_are_named():
-    """All begin with 3 seeds; the stage gives 0.2 at size 8 six of them, and adds 0.4 beyond it."""
+    """All begin with 3 seeds; the stage gives 0.2 at size 8 six of them, and adds 0.05 below it."""
     runs = {
         f"{rate} {seed}": {"batch_size": 8, "learning_rate": rate, "seed": seed}
-        for rate, seeds in ((0.1, 3), (0.2, 6), (0.4, 3))
+        for rate, seeds in ((0.1, 3), (0.2, 6), (0.05, 3))
         for seed in range(seeds)
     }
     vary = {"learning_rate": (0.1, 0.2)}
     staged = plan.PlannedExperiment("a", None, vary, runs=runs, analyses=(3, 6))
     words = experiment_section._varied_factors(staged)
-    assert words == "learning rate 0.1, 0.2 and 0.4; up to 6 seeds"
+    assert words == "learning rate 0.05, 0.1 and 0.2; up to 6 seeds"
 
 
 TIMED = {

@@ -83,13 +83,13 @@ _WITH_SIZES = (Headline.NOT_DISTINGUISHED, Headline.RECOMMENDED)
 
 def table(tables: AdviceTables, request: AdviceRequest) -> pandas.DataFrame:
     """Return the rows of every series with three batch sizes or more (see `ADVICE`)."""
-    rows = []
+    rows, factors = [], run_series.factor_columns(tables.comparisons.drop(columns=RATE))
     for series in advice_series.from_tables(tables, request):
+        effective_rates = run_series.rates_after_scaling(series.tables.runs)
         for row in _series_rows(series):
             size, rate = row.get("batch_size"), row.get(RATE)
-            effective_rate = series.effective_rates.get((size, rate), rate)
+            effective_rate = effective_rates.get((size, rate), rate)
             rows.append({**series.factors, **row, "effective_learning_rate": effective_rate})
-    factors = run_series.factor_columns(tables.comparisons.drop(columns=RATE))
     return run_series.table(rows, ADVICE, factors)
 
 

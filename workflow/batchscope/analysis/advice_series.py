@@ -287,12 +287,6 @@ class AdviceSeries:
         rates = self.limits.loc[self.limits["batch_size"] == size, RATE].dropna()
         return float(rates.iloc[0]) if len(rates) else math.nan
 
-    @functools.cached_property
-    def effective_rates(self) -> dict[tuple[int, float], float]:
-        """Batch size and learning rate -> the learning rate after scaling."""
-        rates = self.run_columns("batch_size", RATE, "effective_learning_rate").dropna()
-        return {(size, rate): effective for size, rate, effective in rates.to_numpy()}
-
     def tried_rates(self, size: int | None = None) -> np.ndarray:
         """Return the learning rates of all runs, or of the runs of one size, ascending."""
         runs = self.run_columns("batch_size", RATE)

@@ -63,6 +63,12 @@ def reached_all_epochs(runs: pandas.DataFrame) -> pandas.Series:
     return ran_all & may_stop & runs["status"].eq(records.FINISHED)
 
 
+def rates_after_scaling(runs: pandas.DataFrame) -> dict[tuple[int, float], float]:
+    """Return batch size and learning rate -> the learning rate after scaling, where it is known."""
+    rates = runs.reindex(columns=["batch_size", "learning_rate", "effective_learning_rate"])
+    return {(size, rate): scaled for size, rate, scaled in rates.dropna().to_numpy(float).tolist()}
+
+
 def log_ratios_to_smallest(
     rows: pandas.DataFrame, parts: Sequence[str], product: str
 ) -> pandas.DataFrame:

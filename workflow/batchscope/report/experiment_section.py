@@ -72,7 +72,7 @@ def _varied_factors(experiment: PlannedExperiment) -> str:
     factors = {"batch_size": experiment.batch_sizes, **experiment.vary}
     if RATE in factors:  # Stages add learning rates, and give some runs fewer seeds.
         runs = [*experiment.runs.values(), *(run.factors for run in experiment.commands.values())]
-        factors[RATE] = (*dict.fromkeys((*factors[RATE], *(run[RATE] for run in runs))),)
+        factors[RATE] = tuple(sorted({*factors[RATE], *(run[RATE] for run in runs)}))
     texts = [
         f"{name.replace('_', ' ')} {display.short_list(list(map(text.plain, values)), most=12)}"
         for name, values in factors.items()

@@ -11,6 +11,7 @@ from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
+from batchscope.analysis import run_series
 from batchscope.analysis.targets import Target
 from batchscope.analysis.trainings import RUN_LOSS, Trainings, for_experiment
 from batchscope.core import display
@@ -51,22 +52,21 @@ def _cells(series: Trainings, tables: FigureTables, outcome: str) -> Iterator[di
     compared = compared[compared["budget"].eq(TARGET) & compared["outcome"].eq(outcome)]
     if len(compared):
         value, column = compared[["budget_value", "budget_column"]].iloc[0]
-        column = "" if pandas.isna(column) else column
-        shared = {"outcome": outcome, "target_column": column, "target_value": value}
-        cell_values = Target(column, value).cost_cube(series, outcome)
+        target = Target("" if pandas.isna(column) else column, value)
+        shared = {"outcome": outcome, "target_column": target.column, "target_value": value}
+        cell_values = target.cost_cube(series, outcome)
     else:
         shared = {"outcome": RUN_LOSS, **dict.fromkeys(TARGET_COLUMNS)}
         cell_values = series.column_cube(RUN_LOSS)
     advice = tables.advice.set_index("item")
     rates = advice.loc[["size"]].set_index("batch_size")["learning_rate"]
     recommended = advice["batch_size"].get("recommendation")
-    runs = series.runs.reindex(columns=["batch_size", *_RATES])
-    effective_rates = runs.groupby(["batch_size", "learning_rate"])["effective_learning_rate"].max()
+    effective_rates = run_series.rates_after_scaling(series.runs)
     for cell in series.cell_means(cell_values, geometric=shared["outcome"] in COSTS):
-        chosen = rates.get(cell["batch_size"]) == cell["learning_rate"]
-        is_recommended = chosen and cell["batch_size"] == recommended
-        cell["effective_learning_rate"] = effective_rates[cell["batch_size"], cell["learning_rate"]]
-        yield {**shared, **cell, "chosen": int(chosen), "recommended": int(is_recommended)}
+        size, rate = cell["batch_size"], cell["learning_rate"]
+        chosen = rates.get(size) == rate
+        cell |= {"chosen": int(chosen), "recommended": int(chosen and size == recommended)}
+        yield {**shared, **cell, "effective_learning_rate": effective_rates.get((size, rate))}
 
 
 def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
