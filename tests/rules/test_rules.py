@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 import own_table
+import project
 import small_study
 from batchscope.core import disk
 from batchscope.host import memory_limits, requirements
@@ -230,6 +231,42 @@ def test_an_interrupted_call_shows_no_errors(monkeypatch):
     assert is_shown(logging.ERROR)
     monkeypatch.setattr(session.interruption, "is_interrupted", lambda: True)
     assert is_shown(logging.WARNING) and not is_shown(logging.ERROR)
+
+
+# SIGTERM arrives while the main thread holds the lock of Snakemake's scheduler.
+SNAKEFILE = """
+import os, signal
+from batchscope.rules import session
+from snakemake.scheduling.job_scheduler import JobScheduler
+
+session.handle_sigterm_in_a_thread(JobScheduler)
+finish_jobs = JobScheduler._finish_jobs
+
+def stop_and_finish_jobs(scheduler):
+    assert scheduler._lock.locked()
+    JobScheduler._finish_jobs = finish_jobs
+    os.kill(os.getpid(), signal.SIGTERM)
+    finish_jobs(scheduler)
+
+JobScheduler._finish_jobs = stop_and_finish_jobs
+
+rule last:
+    input: "first"
+    output: "last"
+    shell: "touch last"
+
+rule first:
+    output: "first"
+    shell: "sleep 1; touch first"
+"""
+
+
+def test_sigterm_stops_snakemake_at_whatever_it_is(tmp_path):
+    (tmp_path / "Snakefile").write_text(SNAKEFILE)
+    options = ("-s", tmp_path / "Snakefile", "-d", tmp_path, "--workflow-profile", "none")
+    done = project.python("-m", "snakemake", "--cores", 1, *options)
+    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+    assert not (tmp_path / "last").exists()
 
 
 def age(path, days):

@@ -7,7 +7,8 @@ from project import ROOT
 
 LIBRARY = ROOT / "workflow" / "batchscope"
 MAX_FILES = 190  # of `workflow`
-# Raised by 190 lines in all for the corrections of some 90 rare cases.
+# Raised by 190 lines in all for the corrections of some 90 rare cases, and by 15 because
+# Snakemake's handler of SIGTERM could wait for itself.
 MAX_LINES = {
     "study": 6746,
     "analysis": 5241,
@@ -23,10 +24,10 @@ MAX_LINES = {
     "tables": 1127,
     "host": 870,
     "core": 824,
-    "rules": 721,
+    "rules": 736,
 }
 # Damaged files, killed processes, groups on a real cluster and each correction need a test.
-MAX_TEST_LINES = 24137
+MAX_TEST_LINES = 24178
 
 
 def lines(folder):

@@ -140,7 +140,8 @@ def test_jobs_request_what_they_use_and_receive_a_signal_before_their_limit(tmp_
     _note_kill(results, missing_runs[0], 3000.0)
     options = ("--group-components", "runs=1", "timing=1")
     with clone.snakemake("--configfile", "tests/slurm/devices.yaml", *options) as process:
-        assert process.wait(TIMEOUT) != 0
+        wait(lambda: process.poll() is not None, clone)
+        assert process.returncode != 0
     submissions = clone.submissions()
     assert submissions, clone.log()
     assert not (clone.root / "warm").exists()
@@ -239,7 +240,8 @@ def test_a_study_continues_after_the_signal_before_the_time_limit_of_its_job(tmp
             (job,) = cluster.ask("squeue", "-h", "-t", "R", "-o", "%A").split()
             # As SLURM does for --signal=TERM@60; it looks for time limits every half minute.
             subprocess.run(["scancel", "--signal=TERM", job], check=True)
-            assert process.wait(TIMEOUT) == 1, clone.log()
+            wait(lambda: process.poll() is not None, clone)
+            assert process.returncode == 1, clone.log()
         wait(lambda: not slurm.processes(), clone)
         first = clone.submissions()
         group = "runs_evaluate_snapshot_train"
@@ -255,7 +257,8 @@ def test_a_study_continues_after_the_signal_before_the_time_limit_of_its_job(tmp
         if is_limited:
             slurm.limit_memory(2 * LIMIT_MB)  # SLURM would provide the requested memory
         with call() as process:
-            assert process.wait(TIMEOUT) == 0, clone.log()
+            wait(lambda: process.poll() is not None, clone)
+            assert process.returncode == 0, clone.log()
         jobs = cluster.ask("scontrol", "-o", "show", "job").splitlines()
 
     (second,) = clone.submissions()[len(first) :]

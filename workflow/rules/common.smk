@@ -9,6 +9,7 @@ from batchscope.host import fork_server
 from batchscope.rules import inputs, resources, session, study
 from batchscope.study.names import COMMAND_PATTERN as COMMAND
 from batchscope.study.registry import MEASURES, TIMINGS, VERSIONS
+from snakemake.scheduling.job_scheduler import JobScheduler
 
 
 # With --sdm apptainer: the image of the Containerfile, which is built and not downloaded.
@@ -48,6 +49,7 @@ RUNS, TIMING = ("runs", "timing") if CLUSTER else (None, None)
 TRAINING_MB = resources.training_memory(2000) if CLUSTER else 2000
 
 logger.addFilter(session.is_shown)
+session.handle_sigterm_in_a_thread(JobScheduler)
 
 
 def start_fork_server():

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,20 @@ def run_group_by_one_process(
         execute(executor_plugin=executor_plugin, **settings)
 
     workflow.execute = execute_all
+
+
+def handle_sigterm_in_a_thread(scheduler_class: Any) -> None:
+    """Let SIGTERM stop Snakemake after its running jobs, whenever the signal arrives.
+
+    Snakemake's own handler waits for a lock of the scheduler. In the main thread, which may hold
+    that lock already, it would wait for ever.
+    """
+    exit_gracefully = scheduler_class.exit_gracefully
+
+    def start_thread(*arguments: Any) -> None:
+        threading.Thread(target=exit_gracefully, args=arguments).start()
+
+    scheduler_class.exit_gracefully = start_thread
 
 
 def is_shown(record: logging.LogRecord) -> bool:
