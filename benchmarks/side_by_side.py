@@ -99,7 +99,7 @@ def clone(folder: Path) -> None:
 def dataset(name: str) -> datasets.Dataset:
     """Return a built-in data set, prepared in a folder that is deleted at exit."""
     definition = dataset_definitions.BUILT_IN[name].resolved()
-    token = dataset_definitions.token(name, definition)
+    token = dataset_definitions.read(definition).token(name)
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder)
     datasets.prepare(token, definition, folder)

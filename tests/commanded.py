@@ -76,7 +76,7 @@ def planned(folder: Path, *words: str, **keys) -> plan.PlannedExperiment:
 def make(results: Path, name: str, found: plan.PlannedExperiment) -> tuple[int, str]:
     """Makes a run as its job does; returns exit status and output."""
     folder = paths.run_folder(results, name)
-    disk.write_json(folder / paths.COMMAND_NOTE, found.commands[name].note())
+    disk.write_json(folder / paths.COMMAND_NOTE, found.commands[name].model_dump())
     done = subprocess.run(
         words(results, name), cwd=ROOT, capture_output=True, text=True, timeout=300
     )

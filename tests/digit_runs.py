@@ -22,7 +22,7 @@ def run_name(**factors) -> str:
     from batchscope.study import dataset_definitions, names
 
     every = {
-        "dataset": dataset_definitions.token("digits", DIGITS),
+        "dataset": dataset_definitions.read(DIGITS).token("digits"),
         "model": "small_cnn",
         "batch_size": 100,
         "learning_rate": 0.05,

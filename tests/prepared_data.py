@@ -27,7 +27,7 @@ THIRDS = {"train": 2, "validation": 1, "test": 1, "seed": 0}
 
 
 def prepared(tmp_path, definition, name="own"):
-    token = dataset_definitions.token(name, definition)
+    token = dataset_definitions.read(definition).token(name)
     datasets.prepare(token, definition, tmp_path / "results")
     return datasets.load(tmp_path / "results", token)
 
@@ -35,7 +35,7 @@ def prepared(tmp_path, definition, name="own"):
 def faults(tmp_path, definition, name="own"):
     with pytest.raises(UserError) as caught:
         prepared(tmp_path, definition, name)
-    token = dataset_definitions.token(name, definition)
+    token = dataset_definitions.read(definition).token(name)
     assert not (paths.dataset_folder(tmp_path / "results", token) / "record.json").exists()
     assert list((tmp_path / "results" / "data").glob(".*")) == []  # no scratch folder
     lines = str(caught.value).splitlines()
@@ -57,11 +57,11 @@ def problems(definition, name="own"):
 
 
 def read(tmp_path, definition):
-    return prepared(tmp_path, dataset_definitions.resolve(definition))
+    return prepared(tmp_path, dataset_definitions.read(definition).resolved())
 
 
 def refused(tmp_path, definition):
-    return fault(tmp_path, dataset_definitions.resolve(definition))
+    return fault(tmp_path, dataset_definitions.read(definition).resolved())
 
 
 def npz(tmp_path, values, **options):

@@ -21,6 +21,7 @@ from batchscope.study.experiments import TrainingExperiment
 from batchscope.study.plan import PlannedExperiment
 from batchscope.study.registry import MEASURES as catalogue_measures
 from batchscope.study.registry import TRAINING_TIMINGS
+from batchscope.study.study_file import Machine
 from batchscope.tables import csv_tables, long_tables, run_table, study_tables
 
 DATASET = names.token("digits", "1f0a93c2")
@@ -42,7 +43,7 @@ class Study:
     experiments: dict[str, PlannedExperiment]
     machine: str = "local"
     folder_name: str = "made_up"
-    machines: dict[str, tuple[str, str]] = field(default_factory=dict)
+    machines: dict[str, Machine] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     datasets: dict[str, dict[str, Any]] = field(
         default_factory=lambda: {DATASET: dataset_definitions.BUILT_IN["digits"].resolved()}

@@ -114,7 +114,7 @@ def whole(tmp_path_factory):
         for count, updates in ((512, 32), (1024, 64), (1149, 72))
     ]
     disk.write_rows(results / TRAJECTORY, records.trajectory_columns("classification"), used)
-    datasets.prepare(DATASET, dataset_definitions.resolve({"source": "digits"}), results)
+    datasets.prepare(DATASET, dataset_definitions.read({"source": "digits"}).resolved(), results)
     run = next(iter(study.experiments["gap"].runs))
     folder = paths.run_folder(results, run)
     for name, value in (("initial", 0.0), ("final", 1.0), ("epochs/2", 0.5)):

@@ -200,7 +200,8 @@ def write_idx(folder, values, ending=""):
 
 def mnist(path, validation=10, **options):
     split = {"validation": validation, "seed": 0, **options}
-    return dataset_definitions.resolve({"source": "mnist", "path": str(path), "split": split})
+    raw = {"source": "mnist", "path": str(path), "split": split}
+    return dataset_definitions.read(raw).resolved()
 
 
 def test_mnist_is_the_same_from_npz_and_from_idx_files(tmp_path):

@@ -46,7 +46,7 @@ def test_ids_are_those_of_older_results(raw, token):
 
 def test_digest_is_of_what_is_meant():
     def token(**keys):
-        return dataset_definitions.token("d", {**MNIST, **keys})
+        return dataset_definitions.read({**MNIST, **keys}).token("d")
 
     assert token() == token(split={"seed": 0}) == token(split={"validation": 10000})
     assert token() == token(path=None, sha256=None, per_class=None)

@@ -42,8 +42,8 @@ SEQUENCES = {"x_train": TOKENS, "y_train": LABELS, "x_test": TOKENS + 2, "y_test
     ],
 )
 def test_a_look_is_what_preparing_finds(make, expected, tmp_path):
-    definition = dataset_definitions.resolve(make(tmp_path))
-    token = dataset_definitions.token("own", definition)
+    definition = dataset_definitions.read(make(tmp_path)).resolved()
+    token = dataset_definitions.read(definition).token("own")
     _, examples = prepared.input_and_size_from_definition("own", definition)
     for _ in range(2):
         result, _ = datasets.input_and_size(tmp_path, token, definition)
@@ -65,8 +65,8 @@ def test_what_images_are_multiplied_by_and_who_says_so(images, options, expected
     definition = {"source": "digits"}
     if images is not None:
         definition = npz(tmp_path, {"images": images, "labels": LABELS}, **options)
-    definition = dataset_definitions.resolve(definition)
-    token = dataset_definitions.token("own", definition)
+    definition = dataset_definitions.read(definition).resolved()
+    token = dataset_definitions.read(definition).token("own")
     assert datasets.input_and_size(tmp_path, token, definition)[0].scaling == expected
     datasets.prepare(token, definition, tmp_path)
     assert datasets.load(tmp_path, token).model_input.scaling == expected
@@ -79,7 +79,7 @@ def test_a_token_that_no_part_has_does_not_count(tmp_path):
     seed = next(seed for seed, order in enumerate(drawn) if order[-1] == 29)
     tokens, split = np.arange(30).repeat(2).reshape(30, 2), dict.fromkeys(SPLIT, 0.3)
     definition = npz(tmp_path, {"inputs": tokens, "labels": LABELS}, split={**split, "seed": seed})
-    token = dataset_definitions.token("own", definition)
+    token = dataset_definitions.read(definition).token("own")
     before, _ = datasets.input_and_size(tmp_path, token, definition)
     datasets.prepare(token, definition, tmp_path)
     assert before == datasets.load(tmp_path, token).model_input

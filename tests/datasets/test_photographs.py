@@ -127,7 +127,7 @@ LOOSE = "(in no class folder)"
 
 def definition(path, **options):
     source = {"source": "image_folder", "path": str(path), "image_size": 8}
-    return dataset_definitions.resolve({**source, "split": SPLIT, **options})
+    return dataset_definitions.read({**source, "split": SPLIT, **options}).resolved()
 
 
 @pytest.mark.parametrize(

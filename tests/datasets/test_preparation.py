@@ -194,7 +194,7 @@ def test_the_code_of_the_page_repeats_a_table_of_words_and_gaps(tmp_path):
     assert repeated[order[0]] == pytest.approx(stored[order[1]], abs=1e-5)
     assert data.images("train")[:, -3].astype(float).mean() == pytest.approx(0, abs=1e-6)
     # The input of a model is known before the data are prepared.
-    definition = dataset_definitions.resolve(csv(tmp_path, text, **options))
+    definition = dataset_definitions.read(csv(tmp_path, text, **options)).resolved()
     assert input_and_size_from_definition("own", definition)[0] == data.model_input
 
 

@@ -12,7 +12,7 @@ from prepared_data import all_parts, everything, prepared
 
 @pytest.mark.parametrize("name", ["digits", "breast_cancer", "wine"])
 def test_tables_are_those_of_scikit_learn(name, tmp_path):
-    definition = dataset_definitions.resolve({"source": name})
+    definition = dataset_definitions.read({"source": name}).resolved()
     data = prepared(tmp_path, definition)
     theirs = getattr(sklearn.datasets, f"load_{name}")()
     examples = theirs.data.astype(np.uint8)
@@ -32,7 +32,7 @@ def test_tables_are_those_of_scikit_learn(name, tmp_path):
 
 def test_patches_are_squares_of_each_photograph(tmp_path):
     given = {"source": "patches", "image_size": 40, "per_class": 15}
-    definition = dataset_definitions.resolve(given)
+    definition = dataset_definitions.read(given).resolved()
     data = prepared(tmp_path, definition, "patches")
     assert data.model_input[:4] == ((40, 40, 3), 2, "images", 1) and data.scale == 1 / 255
     assert data.record["class_names"] == ["china", "flower"]

@@ -119,7 +119,7 @@ def test_a_gpu_is_measured_beside_it(tmp_path):
     result = commanded.planned(tmp_path, "g={gpus}", **keys)
     (name,) = result.commands
     folder = paths.run_folder(tmp_path / "results", name)
-    disk.write_json(folder / paths.COMMAND_NOTE, result.commands[name].note())
+    disk.write_json(folder / paths.COMMAND_NOTE, result.commands[name].model_dump())
     done = forked(WITH_A_GPU, tmp_path / "results", name, ROOT / "tests")
     assert done.stdout == "finished\n", done.stderr
     record = commanded.record(tmp_path / "results", name)
@@ -142,7 +142,7 @@ def started(results: Path, name: str, result, wait: Path) -> subprocess.Popen:
     """Starts the job of a run whose script waits, and returns once it does."""
     wait.touch()
     folder = paths.run_folder(results, name)
-    disk.write_json(folder / paths.COMMAND_NOTE, result.commands[name].note())
+    disk.write_json(folder / paths.COMMAND_NOTE, result.commands[name].model_dump())
     environment = {**os.environ, "BATCHSCOPE_TEST_WAIT": str(wait)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     words = commanded.words(results, name)

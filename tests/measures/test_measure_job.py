@@ -100,8 +100,8 @@ def trained(tmp_path_factory):
     results = tmp_path_factory.mktemp("tokens")
     (results / "text.txt").write_text(TEXT)
     text = {"source": "text", "path": str(results / "text.txt"), "length": 12}
-    definition = dataset_definitions.resolve(text)
-    token = dataset_definitions.token("tokens", definition)
+    definition = dataset_definitions.read(text).resolved()
+    token = dataset_definitions.read(definition).token("tokens")
     datasets.prepare(token, definition, results)
     changes = {"dataset": token, "model": "tiny_transformer", "epochs": 2}
     changes |= {"update_norms": True, "evaluate_every": 40}

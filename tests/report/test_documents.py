@@ -2,11 +2,13 @@
 
 import json
 import math
+from types import SimpleNamespace
 
 import pytest
 
+import small_study
 from batchscope.report import documents, rendering
-from batchscope.study import decision_columns
+from batchscope.study import decision_columns, planner
 from batchscope.study.outcomes import Reason, Verdict
 from html_page import Page
 
@@ -116,8 +118,12 @@ def test_ours_and_theirs_stand_side_by_side():
     )
     assert (row["published"], row["unit"], row["here"]) == ("55", "%", ("60", "50", "70"))
     assert absent["here"] is None
-    used = {"dataset": "digits", "published": 23262, "place": "Setup", "counts": {"test": 355}}
-    beside = {"examples": [used], "measured": [row], "absent": [absent]}
+    stated = {"digits": {"examples": 23262, "place": "Setup"}}
+    study = planner.make(small_study.config(published=stated))
+    datasets = dict.fromkeys(study.datasets, {"counts": {"test": 355}})
+    inputs = SimpleNamespace(study=study, datasets=datasets, experiments={})
+    beside = documents.published_values(inputs, {}) | {"measured": [row], "absent": [absent]}
     parsed = Page(rendering.render("published.html.j2", section=beside))
     assert len(parsed.all("table")) == 2 and "SGD <1>" in parsed.text and "23,262" in parsed.text
+    assert "here 355 test" in parsed.text
     assert [each["href"] for each in parsed.all("a")] == ["#figure-3"]

@@ -12,6 +12,7 @@ from batchscope.figures import FigureTables
 from batchscope.report import experiment_section, page_figures, rendering, study_page, text
 from batchscope.study import plan, table_entries
 from batchscope.study.decision_columns import ADVICE, TRENDS
+from batchscope.study.registry import ENTRIES
 from html_page import Page
 
 
@@ -128,7 +129,7 @@ def test_the_answer_is_of_the_outcomes_that_the_question_is_about(whole, changes
 
 def with_measures(results, *names, runs=None):
     experiment = results.experiment
-    measure = [replace(experiment.keys.measure[0], name=name, settings={}) for name in names]
+    measure = {name: ENTRIES[name].settings() for name in names}
     keys = experiment.keys.model_copy(update={"measure": measure, "figures": ()})
     runs = experiment.runs if runs is None else runs
     return results._replace(experiment=replace(experiment, keys=keys, runs=runs))

@@ -1,7 +1,5 @@
 """The keys `measure` and `timing`: names, lists, maps and settings; settings that fit no run."""
 
-from typing import Any
-
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
@@ -14,26 +12,19 @@ MEASURE = TypeAdapter(entries_type(MEASURES | {"time_epoch": ENTRIES["time_epoch
 TIMING = TypeAdapter(entries_type(SWEEP_TIMINGS, "timing"))
 
 
-def default(name: str) -> dict[str, Any]:
-    return {key: each.default for key, each in ENTRIES[name].parameters.items()}
-
-
 @pytest.mark.parametrize("raw", ["evaluate", ["evaluate"], {"evaluate": None}, {"evaluate": {}}])
 def test_a_name_a_list_and_a_map_are_the_same(raw):
-    (asked,) = MEASURE.validate_python(raw)
-    assert (asked.name, asked.settings) == ("evaluate", default("evaluate"))
+    assert MEASURE.validate_python(raw) == {"evaluate": ENTRIES["evaluate"].settings()}
 
 
 def test_order_settings_and_words_are_those_of_the_file():
     sharpness = {"spaces": ["full"], "examples": "all"}
     raw = {"sharpness": sharpness, "time_epoch": None, "evaluate": None}
     asked = MEASURE.validate_python(raw)
-    assert [each.name for each in asked] == ["sharpness", "time_epoch", "evaluate"]
-    assert asked[0].settings == default("sharpness") | {"spaces": ("full",), "examples": 0}
-    (times,) = TIMING.validate_python({"throughput": {"repeats": 3, "block_seconds": 1}})
-    assert times.settings == default("throughput") | {"repeats": 3, "block_seconds": 1.0}
-    (asked,) = MEASURE.validate_python({"line": {"between": {"batch_size": [16, 64]}}})
-    assert asked.between == {"batch_size": (16, 64)} and "between" not in asked.settings
+    assert list(asked) == ["sharpness", "time_epoch", "evaluate"]
+    assert (asked["sharpness"].spaces, asked["sharpness"].examples) == (("full",), 0)
+    times = TIMING.validate_python({"throughput": {"repeats": 3, "block_seconds": 1}})
+    assert times == {"throughput": ENTRIES["throughput"].settings(repeats=3, block_seconds=1.0)}
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def test_a_home_is_found_in_every_path(tmp_path, monkeypatch):
         )
     )
     assert list(study.models.values()) == [str(tmp_path / "net.py")]
-    assert study.machines == {"other": (str(tmp_path / "theirs"), "local")}
+    assert study.machines["other"].results == str(tmp_path / "theirs")
     assert not study.warnings
 
 

@@ -28,7 +28,7 @@ def series(**factors):
 
 
 def test_an_experiment_of_a_command_takes_its_own_factors_and_columns(tmp_path):
-    shared = {"fast": True, "batch_size": [4, 32], "memory_mb": [500.5, 510]}
+    shared = {"fast": True, "dataset": "CIFAR-10", "batch_size": [4, 32], "memory_mb": [500.5, 510]}
     numbers = [
         {"framework": name, **shared, column: [5, 6]}
         for name, column in (("mxnet", "utilisation_percent"), ("jax", "examples_per_second"))
@@ -36,20 +36,21 @@ def test_an_experiment_of_a_command_takes_its_own_factors_and_columns(tmp_path):
     raw = commanded.study(
         tmp_path,
         "framework={framework}",
-        "fast={fast}",
+        "fast={fast}{dataset}",
         vary={"batch_size": [4, 8, 16], "framework": ["jax", "mxnet"], "fast": [True]},
+        set={"dataset": "CIFAR-10"},
         alone=True,
         published={"usage": {**DOCUMENT, "numbers": numbers}},
     )
     planned = planner.make(raw, folder=tmp_path)
-    usage = planned.experiments["a"].numbers["usage"]
-    frameworks = [{"framework": name, "fast": True} for name in ("mxnet", "jax")]
-    assert [item.factors for item in usage] == frameworks
+    usage = planned.experiments["a"].keys.published["usage"].numbers
+    assert [item.factors["framework"] for item in usage] == ["mxnet", "jax"]
     assert usage[0].columns == {"memory_mb": (500.5, 510.0), "utilisation_percent": (5.0, 6.0)}
     study_tables.write(tmp_path, planned, "a", tmp_path)
     frame = csv_tables.read(tmp_path / "published.csv")
     assert frame["own_framework"].tolist() == ["mxnet"] * 4 + ["jax"] * 4
-    assert set(frame["series"]) == {"framework mxnet, fast true", "framework jax, fast true"}
+    names = {f"CIFAR-10, framework {name}, fast true" for name in ("mxnet", "jax")}
+    assert set(frame["series"]) == names
     # The runs of these factors are found, as the size that is not in the grid shows.
     assert set(frame.loc[frame["batch_size"] == 32, "here_reason"]) == {"not_in_grid"}
 
@@ -62,7 +63,7 @@ def test_columns_of_documents_are_of_figures_and_no_factors():
 def test_the_table_has_a_row_per_number_or_headers_only(tmp_path):
     planned = made([series(optimizer="adam", threads=2), series()])
     experiment = planned.experiments["gap"]
-    first, second = experiment.numbers["accuracy"]
+    first, second = experiment.keys.published["accuracy"].numbers
     assert first.factors == {"optimizer": "adam", "threads": 2}
     assert second == published_numbers.PublishedValues({}, SIZES, {"test_accuracy": ACCURACY})
     synthetic.tabulate(tmp_path, planned, tmp_path, ["published"])
@@ -78,9 +79,3 @@ def test_the_table_has_a_row_per_number_or_headers_only(tmp_path):
     text = (tmp_path / "published.csv").read_text()
     assert text == ",".join(published.PUBLISHED_COLUMNS) + "\n"
     assert len(figures.FigureTables(tmp_path).published) == 0
-
-
-def test_the_plan_has_the_examples_of_a_document():
-    stated = {"digits": {"examples": 1797, "place": "Section 2"}}
-    planned = planner.make(study() | {"published": stated})
-    assert planned.published == {next(iter(planned.datasets)): (1797, "Section 2")}

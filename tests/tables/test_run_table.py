@@ -15,6 +15,7 @@ from batchscope.store import jobs, paths, records
 from batchscope.study import names, plan, run_factors, table_entries
 from batchscope.study.experiments import TimingExperiment
 from batchscope.study.registry import MEASURES
+from batchscope.study.study_file import Machine
 from batchscope.tables import csv_tables, long_tables, study_tables
 
 
@@ -146,7 +147,7 @@ def test_at_epochs_of_another_machine_stand_below_with_its_own_times(written, tm
     settings = names.settings_name("time_epoch", timed["time_epoch"])
     path = paths.timing_path(other, "theirs", timing, settings, "time_epoch")
     disk.write_json(path, {"values": {"seconds_per_epoch": 1.5}})
-    written.planned.machines["cluster"] = (str(other), "theirs")
+    written.planned.machines["cluster"] = Machine(results=str(other), machine="theirs")
     frame = written.made("at_epochs")
     found = frame[frame["machine"] == "cluster"]
     assert found["train_seconds"].tolist() == [1.5 * epoch for epoch in synthetic.AT_EPOCHS]

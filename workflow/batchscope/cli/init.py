@@ -134,7 +134,7 @@ def _prepared_data(name: str, definition: dict[str, Any], results: Path) -> Data
     """Return a data set. Prepare it first if necessary, and print warnings."""
     from batchscope import datasets
 
-    token = dataset_definitions.token(name, definition)
+    token = dataset_definitions.read(definition).token(name)
     if not paths.dataset_record(results, token).exists():
         for warning in datasets.prepare(token, definition, results):
             print(f"Warning: {warning}")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchscope.core import display
+from batchscope.core.errors import ConfigError
 
 Place = tuple[str | int, ...]  # keys and positions from the root of the configuration
 
@@ -109,11 +110,10 @@ def unknown(place: Place, noun: str, names: Iterable[str]) -> Problem:
     return Problem(place, f"Unknown {noun}.{fix} Known {display.plural(noun)}: {choices}.")
 
 
-def sorted_problems(problems: Iterable[Problem]) -> list[Problem]:
-    """Return the first problem of each place, sorted by place."""
+def raise_sorted(problems: Iterable[Problem]) -> None:
+    """Raise a `ConfigError` with the first problem of each place, sorted by place, if any."""
     by_place = {problem.place: problem for problem in reversed([*problems])}
     # Numbers and texts cannot be compared, so positions in lists come before keys.
-    return sorted(
-        by_place.values(),
-        key=lambda problem: [(isinstance(part, str), part) for part in problem.place],
-    )
+    places = sorted(by_place, key=lambda place: [(isinstance(part, str), part) for part in place])
+    if places:
+        raise ConfigError([by_place[place].line for place in places])

@@ -83,7 +83,7 @@ def make_run(results: Path | str, name: str) -> str:
 
 def _planned_run(folder: Path) -> commands.CommandRun:
     """Return the planned run; raise a `UserError` if one of its inputs has changed since."""
-    run = commands.CommandRun.from_note(
+    run = commands.CommandRun.model_validate(
         disk.read_json(folder / paths.COMMAND_NOTE, "command", "factors")
     )
     for path, planned in run.command.inputs.items():

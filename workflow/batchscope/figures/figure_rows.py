@@ -5,7 +5,6 @@ several kinds of figures need it, and otherwise into the kind's module in `kinds
 """
 
 import math
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -88,10 +87,9 @@ def panels_of_columns(frame: pandas.DataFrame, spec: specifications.Figure) -> I
     A pattern has a setting in braces, `\{rhos\}`. Its value replaces it in title and label.
     """
     for panel in spec.panels:
-        pattern = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[a-z0-9.-]+)", re.escape(panel.column))
-        entry = RUNS.get(panel.column)
+        pattern, entry = specifications.column_pattern(panel.column), RUNS.get(panel.column)
         words = entry.words if entry else {}
-        for match in filter(None, (re.fullmatch(pattern, name) for name in frame)):
+        for match in filter(None, map(pattern.fullmatch, frame)):
             texts = {key: words.get(text, text) for key, text in match.groupdict().items()}
             title, label = panel.title, panel.label
             if texts:

@@ -124,14 +124,10 @@ def _bounds(row: Row, unit: Unit) -> tuple[str, str]:
 
 def published_values(inputs: ReportInputs, links: Links) -> Row:
     """Return published values, split by whether this study has a value; empty without any."""
+    datasets = {split_token(token)[0]: record for token, record in inputs.datasets.items()}
     examples = [
-        {
-            "dataset": split_token(token)[0],
-            "published": number,
-            "place": place,
-            "counts": inputs.datasets.get(token, {}).get("counts") or {},
-        }
-        for token, (number, place) in inputs.study.published.items()
+        {"dataset": name, **dict(body), "counts": datasets.get(name, {}).get("counts") or {}}
+        for name, body in inputs.study.file.published.items()
     ]
     section: Row = {"examples": examples, "measured": [], "absent": []}
     for name, results in inputs.experiments.items():

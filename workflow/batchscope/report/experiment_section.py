@@ -71,8 +71,8 @@ def _varied_factors(experiment: PlannedExperiment) -> str:
     """Return the factors with several values: `batch size 16, 64 and 256; 2 seeds`."""
     factors = {"batch_size": experiment.batch_sizes, **experiment.vary}
     if RATE in factors:  # Stages add learning rates, and give some runs fewer seeds.
-        runs = [*experiment.runs.values(), *(run.factors for run in experiment.commands.values())]
-        factors[RATE] = tuple(sorted({*factors[RATE], *(run[RATE] for run in runs)}))
+        rates = {of_run[RATE] for of_run in experiment.factors_of.values()}
+        factors[RATE] = tuple(sorted({*factors[RATE], *rates}))
     texts = [
         f"{name.replace('_', ' ')} {display.short_list(list(map(text.plain, values)), most=12)}"
         for name, values in factors.items()

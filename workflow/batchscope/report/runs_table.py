@@ -28,7 +28,7 @@ def complete_rows(study: Study, name: str, rows: list[Row]) -> list[Row]:
         for row in rows
     ]
     by_run = {row["run"]: row for row in tidy_rows if row.get("machine") in machines}
-    runs = {**experiment.runs, **experiment.commands}
+    runs = experiment.factors_of
     other_rows = (
         row for row in tidy_rows if row["run"] not in runs or row.get("machine") not in machines
     )

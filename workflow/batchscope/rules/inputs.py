@@ -223,12 +223,12 @@ def _complete_table_sources(study: CalledStudy, experiment: str) -> Iterator[str
     planned = study.plan.experiments[experiment]
     if planned.external_runs:
         yield from map(checked_path, planned.external_runs.table.files)
-    for other in planned.keys.beside:
-        yield from _complete_table_sources(study, other)
+    for name in planned.keys.beside:
+        yield from _complete_table_sources(study, name)
     # Results of other machines are inputs only if they exist, because they are never made here.
-    for folder, machine in study.plan.machines.values():
-        trainings = (jobs.training_job(folder, run) for run in planned.runs)
-        for job in (*trainings, *jobs.measure_jobs(planned, folder, machine)):
+    for other in study.plan.machines.values():
+        trainings = (jobs.training_job(other.results, run) for run in planned.runs)
+        for job in (*trainings, *jobs.measure_jobs(planned, other.results, other.machine)):
             if job.path.exists():
                 yield checked_path(job.path.as_posix())
     for state in study.table.experiments[experiment]:
@@ -253,15 +253,15 @@ def configuration_parts(study: CalledStudy, experiment: str) -> str:
         "claims": [test.model_dump(mode="json") for test in tests],
         "at_epochs": planned.at_epochs,
         "machine": study.plan.machine,
-        "machines": study.plan.machines,
+        "machines": {name: dict(other) for name, other in study.plan.machines.items()},
         "margins": keys.margins,
         "budgets": keys.budgets,
         "seeds_planned": keys.seeds_planned,
         "beside": keys.beside,
         "analyses": planned.analyses,
         "published": {
-            figure: [keys.published[figure].figure, *map(asdict, series)]
-            for figure, series in planned.numbers.items()
+            figure: [body.figure, *map(asdict, body.numbers)]
+            for figure, body in keys.published.items()
         },
         "metrics": keys.metrics,
     }

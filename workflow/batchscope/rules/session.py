@@ -113,7 +113,7 @@ def start(study: CalledStudy) -> None:
     for state in study.table.by_record.values():
         run = study.plan.commands.get(state.job.subject)
         if run and not state.is_complete:
-            disk.write_json(state.job.path.with_name(paths.COMMAND_NOTE), run.note())
+            disk.write_json(state.job.path.with_name(paths.COMMAND_NOTE), run.model_dump())
     table = study.table
     if study.partial or not (table.incomplete_user_data() or table.user_models_of_missing_jobs()):
         return

@@ -63,7 +63,7 @@ class CalledStudy:
 
     def command(self, wildcards: Any) -> commands.Command:
         run = self.plan.commands.get(wildcards.command)
-        return run.command if run else commands.Command(())
+        return run.command if run else commands.Command()
 
     def definition(self, dataset: str) -> str:
         """Return the definition of a data set as JSON."""

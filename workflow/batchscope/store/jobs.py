@@ -84,7 +84,7 @@ class JobTable:
         # Map of an experiment to the states of its jobs, trainings first. Experiments share states.
         self.experiments = {
             name: [
-                *(runs[run] for run in (*experiment.runs, *experiment.commands)),
+                *(runs[run] for run in experiment.factors_of),
                 *(
                     self._measure_state(job, [runs[run] for run in job.runs])
                     for job in measure_jobs(experiment, self.results, study.machine)
@@ -216,8 +216,8 @@ class MachineResults:
 
 def machine_results(study: plan.Study, results: Path | str) -> Iterator[MachineResults]:
     yield MachineResults(study.machine, Path(results), study.machine)
-    for name, (folder, recorded_name) in study.machines.items():
-        yield MachineResults(name, Path(folder), recorded_name)
+    for name, other in study.machines.items():
+        yield MachineResults(name, Path(other.results), other.machine)
 
 
 def training_job(results: Path | str, run: str) -> Job:

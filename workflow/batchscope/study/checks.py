@@ -5,7 +5,7 @@ A check yields problems. It belongs to `key_problems` if it needs no run, else t
 checks: `study.incompatible_factors`, `study.figure_checks`, `Grid.problems`, `study.commands`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from batchscope.core import display
@@ -25,7 +25,6 @@ from batchscope.study.experiments import (
     Comparison,
     Experiment,
     ExternalExperiment,
-    MeasureRequest,
     StagedSeeds,
     TrainingExperiment,
 )
@@ -141,11 +140,10 @@ def training_problems(
 ) -> Iterator[Problem]:
     """Yield the keys that do not fit the runs of trainings. `datasets` are the facts by id."""
     keys, place, runs = planned.keys, planned.place, [*planned.runs.values()]
-    yield from setting_problems((*place, "measure"), keys.measure, runs, datasets)
+    yield from setting_problems((*place, "measure"), planned.measures, runs, datasets)
     for name, pairs in planned.pairs.items():
         if not pairs:
-            between = next(request.between for request in keys.measure if request.name == name)
-            [(factor, (small, large))] = between.items()
+            [(factor, (small, large))] = keys.measure[name].between.items()
             text = "Expected two runs of this experiment that differ in nothing else "
             text += f"(received {factor} {small} and {large})."
             yield Problem((*place, "measure", name, "between"), text)
@@ -172,7 +170,7 @@ def training_problems(
 
 def setting_problems(
     place: Place,
-    requests: Iterable[MeasureRequest],
+    settings_by_name: Mapping[str, dict[str, Any]],
     runs: list[dict[str, Any]],
     datasets: Mapping[str, DatasetInfo],
 ) -> Iterator[Problem]:
@@ -181,15 +179,15 @@ def setting_problems(
     Args:
         runs: Factors of the runs, or of the timed batch sizes.
     """
-    for request in requests:
-        entry, key_place = ENTRIES[request.name], (*place, request.name)
+    for name, settings in settings_by_name.items():
+        entry, key_place = ENTRIES[name], (*place, name)
         for factor, value in getattr(entry, "factors", {}).items():
             if any(run[factor] != value for run in runs):
                 text = f"Needs {factor}: {show(value)} in set or defaults (received runs without)."
                 yield Problem(key_place, text)
         for run in runs:
             examples = datasets[run["dataset"]].training_examples
-            for setting, text in entry.problems(run, request.settings, examples):
+            for setting, text in entry.problems(run, settings, examples):
                 yield Problem((*key_place, setting), text)
 
 
@@ -239,16 +237,8 @@ def _unreachable_budgets(
             yield Problem((*place, TARGET, column), text)
 
 
-def _early_budgets(planned: PlannedExperiment) -> Iterator[Problem]:
-    """Yield budgets before the end of trainings that a schedule ties to their end."""
-    schedule = planned.horizon_schedule
-    for kind in planned.keys.budgets if schedule else ():
-        text = f"{schedule.expected}, or no budgets, since equal lengths are compared anyway"
-        yield received((*planned.place, "budgets", kind), kind, text, why=f" {schedule.why}")
-
-
 def _uses_before_the_end(planned: PlannedExperiment) -> Iterator[Problem]:
-    """Yield keys that use trainings before their end, or that mix lengths of trainings."""
+    """Yield keys that use runs before their end, or that mix lengths, despite a schedule."""
     schedule, keys, place = planned.horizon_schedule, planned.keys, planned.place
     if not schedule:
         return
@@ -256,7 +246,9 @@ def _uses_before_the_end(planned: PlannedExperiment) -> Iterator[Problem]:
     if keys.at_epochs:
         text = f"{expected}, or a run for each number of epochs"
         yield received((*place, "at_epochs"), list(keys.at_epochs), text, why=why)
-    yield from _early_budgets(planned)
+    for kind in keys.budgets:
+        text = f"{expected}, or no budgets, since equal lengths are compared anyway"
+        yield received((*place, "budgets", kind), kind, text, why=why)
     for key_place, figure in figure_checks.named_figures(planned):
         if FigureRequirement.PREFIXES in figure.conditions:
             yield received(key_place, figure.name, f"{expected}, or another figure", why=why)
@@ -273,7 +265,7 @@ def log_problems(planned: PlannedExperiment) -> Iterator[Problem]:
     keys, place, columns_of_logs = planned.keys, planned.place, planned.columns
     runs = planned.external_runs
     source = runs.path if runs else "the log"
-    yield from _early_budgets(planned)
+    yield from _uses_before_the_end(planned)
     for outcome in keys.margins:
         if outcome not in columns_of_logs:
             outcomes = log_format.outcomes_with(keys.user_metrics)

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from batchscope.core import display
@@ -242,7 +242,8 @@ Test.above = Test.below = Test.near = Test.margin = None
 
 AnyTest = Annotated[
     Trend | Equivalence | Value | ComparisonTest | Interaction | Argmax | Order | ExceptionOf,
-    Field(discriminator="type", description="Test of a claim."),
+    Discriminator("type"),
+    Field(description="Test of a claim."),
 ]
 
 
@@ -346,8 +347,9 @@ def _has_texts(test: Test, experiment: PlannedExperiment) -> bool:
     """Return whether `over` is a factor, or a key of the table, with texts as values."""
     if test.over in TABLES[test.table].keys:
         return TABLES[test.table].columns[test.over].kind == "str"
-    factors = [*experiment.factors(), *(run.factors for run in experiment.commands.values())]
-    return test.over == MACHINE or any(isinstance(each.get(test.over), str) for each in factors)
+    sweeps = (sweep.factors for sweep in experiment.sweeps)
+    values = [factors.get(test.over) for factors in (*experiment.factors_of.values(), *sweeps)]
+    return test.over == MACHINE or any(isinstance(value, str) for value in values)
 
 
 def _read_number(value: Any) -> int | float:

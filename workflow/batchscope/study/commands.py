@@ -8,10 +8,9 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 from batchscope.core import disk
 from batchscope.core.errors import UserError, check_regular
@@ -25,6 +24,7 @@ from batchscope.study.factor_maps import (
     command_factors,
 )
 from batchscope.study.grids import Grid, SeedPlan
+from batchscope.study.model import Model
 
 RUN_DIR = "run_dir"
 RESOURCES = ("threads", "gpus")
@@ -33,14 +33,13 @@ _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|\{")
 _SCRIPT_SUFFIXES = (".py", ".sh")
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(Model):
     """A command with its placeholders, inputs and resources."""
 
-    words: tuple[str, ...]
-    env: dict[str, str] = field(default_factory=dict)
-    inputs: dict[str, str] = field(default_factory=dict)  # path -> SHA-256
-    log: dict[str, Any] = field(default_factory=dict)  # keys of `log` in the study
+    words: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    inputs: dict[str, str] = {}  # path -> SHA-256
+    log: dict[str, Any] = {}  # keys of `log` in the study
     folder: str = "."  # working directory, the folder of the study file
     threads: int = 1
     gpus: int = 0
@@ -68,8 +67,8 @@ class Command:
         return {"threads": self.threads, "replicas": 1, **device}
 
 
-class CommandRun(NamedTuple):
-    """A run of a command."""
+class CommandRun(Model):
+    """A run of a command, which its note in the folder of the run repeats."""
 
     command: Command
     factors: dict[str, Any]
@@ -98,14 +97,6 @@ class CommandRun(NamedTuple):
     def _placeholder_texts(self) -> dict[str, str]:
         values = self.factors | {name: getattr(self.command, name) for name in RESOURCES}
         return {name: argument_text(value) for name, value in values.items()}
-
-    def note(self) -> dict[str, Any]:
-        return {"command": asdict(self.command), "factors": self.factors}
-
-    @classmethod
-    def from_note(cls, note: Mapping[str, Any]) -> Self:
-        command = {**note["command"], "words": tuple(note["command"]["words"])}
-        return cls(Command(**command), note["factors"])
 
 
 def placeholders(texts: Iterable[str]) -> set[str]:
@@ -163,7 +154,7 @@ def make_grid(
     inherited = {name: value for name, value in defaults.items() if name in used - explicit}
     factors = command_factors({*explicit, *inherited, "batch_size"})
     del factors["seed"]
-    return Grid(place, factors, inherited, keys.set, keys.cases, keys.vary, *seeds)
+    return Grid(place, factors, inherited, keys.set, keys.cases, keys.vary, seeds)
 
 
 def read(place: Place, keys: CommandExperiment, folder: Path, problems: list[Problem]) -> Command:
@@ -175,11 +166,14 @@ def read(place: Place, keys: CommandExperiment, folder: Path, problems: list[Pro
         except UserError as error:
             text = f"{error}. Expected a file or a folder, relative to the study file."
             problems.append(Problem((*place, "inputs", index), text))
+    log = keys.log.model_dump(exclude_unset=True)
+    if keys.metrics:
+        log["metrics"] = keys.metrics
     return Command(
-        keys.command,
-        keys.env,
-        inputs,
-        log=keys.log.explicit() | ({"metrics": keys.metrics} if keys.metrics else {}),
+        words=keys.command,
+        env=keys.env,
+        inputs=inputs,
+        log=log,
         folder=os.path.abspath(folder),
         threads=keys.resources.threads,
         gpus=keys.resources.gpu,
@@ -233,9 +227,10 @@ def make_runs(command: Command, grid: Grid, problems: list[Problem]) -> dict[str
     planned_runs: dict[str, CommandRun] = {}
     first_runs: dict[str, str] = {}  # command with its arguments -> the first run that has it
     for _, factors, _ in grid.combinations():
-        configuration = CommandRun(command, {**factors, "seed": grid.seeds[0]}).name
-        for seed in grid.seeds_of(configuration):
-            run = CommandRun(command, {**factors, "seed": seed})
+        first_factors = {**factors, "seed": grid.seeds.every[0]}
+        configuration = names.command_name(command.token, first_factors)
+        for seed in grid.seeds.current(configuration):
+            run = CommandRun(command=command, factors={**factors, "seed": seed})
             first = first_runs.setdefault(repr(run.resolved(RUN_DIR)), run.name)
             if first != run.name or run.name in planned_runs:
                 text = f"Two runs have the same command: {first} and {run.name}."

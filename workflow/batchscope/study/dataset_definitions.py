@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Self, Union, get_args
 
-from pydantic import Field, TypeAdapter
+from pydantic import Discriminator, TypeAdapter
 
 from batchscope.study import tasks
 from batchscope.study.model import Model
@@ -28,7 +28,7 @@ def _source_models() -> Iterator[Any]:
 SOURCES: dict[str, Any] = {
     get_args(model.model_fields["source"].annotation)[0]: model for model in _source_models()
 }
-Dataset = Annotated[Union[(*SOURCES.values(),)], Field(discriminator="source")]
+Dataset = Annotated[Union[(*SOURCES.values(),)], Discriminator("source")]
 _DATASET: TypeAdapter[Any] = TypeAdapter(Dataset)
 # Data sets that need no entry in `datasets`.
 BUILT_IN: dict[str, Any] = {
@@ -38,14 +38,6 @@ BUILT_IN: dict[str, Any] = {
 
 def read(raw: Mapping[str, Any]) -> Any:
     return _DATASET.validate_python(dict(raw))
-
-
-def resolve(raw: Mapping[str, Any]) -> dict[str, Any]:
-    return read(raw).resolved()
-
-
-def token(name: str, definition: Mapping[str, Any]) -> str:
-    return read(definition).token(name)
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,12 @@
 
 An experiment trains here, times steps, runs a command, or reads external runs. The key `command`,
 `runs` or `timing` decides its kind; without one, it trains. A new key is a field of a model, and a
-new kind is a model in `KINDS` and `AnyExperiment`.
+new kind is a model in `KINDS`.
 """
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Union
 
 from pydantic import (
     AfterValidator,
@@ -50,37 +49,26 @@ from batchscope.study.model import (
 from batchscope.study.outcomes import MIN_SEEDS
 from batchscope.study.published_numbers import CommandSeries, PublishedSeries
 from batchscope.study.registry import MEASURES, SWEEP_TIMINGS, TRAINING_TIMINGS
-from batchscope.study.run_factors import MAX_EPOCHS
+from batchscope.study.run_factors import MAX_EPOCHS, Epochs, Threads
 from batchscope.study.specifications import REPEATS, Entry, Timing
 
 
-@dataclass(frozen=True)
-class MeasureRequest:
-    """A measure or timing of an experiment."""
-
-    name: str
-    settings: dict[str, Any]  # every setting by name
-    # Factor -> its values in the two runs of a pair, as in the setting `Between`.
-    between: dict[str, tuple[Any, Any]] = field(default_factory=dict)
-
-
 def entries_type(entries: Mapping[str, Entry], noun: str) -> Any:
-    """Return the type of a key that lists measures or timings, or maps them to their settings."""
+    """Return the type of a key that lists measures or timings, or maps them to their settings.
+
+    The value of the key is a dict: name -> model of the settings.
+    """
     fields = {name: (_settings_type(entry) | None, None) for name, entry in entries.items()}
     model = create_model(f"{noun.capitalize()}s", __base__=GeneratedModel, **fields)
 
-    def read_requests(raw: Any, validate: Any) -> tuple[MeasureRequest, ...]:
+    def read_settings(raw: Any, validate: Any) -> dict[str, Model]:
         settings = _settings_by_name(raw, noun)
-        requests, validated = [], validate(settings)
-        for name in settings:
-            model = getattr(validated, name)
-            values = {key: getattr(model, key) for key in entries[name].parameters}
-            requests.append(MeasureRequest(name, values, getattr(model, "between", {})))
-        return tuple(requests)
+        validated = validate(settings)
+        return {name: getattr(validated, name) for name in settings}
 
     name = Literal[tuple(entries)]
     input_type = name | Annotated[list[name], Field(min_length=1)] | model
-    return Annotated[model, WrapValidator(read_requests, json_schema_input_type=input_type)]
+    return Annotated[model, WrapValidator(read_settings, json_schema_input_type=input_type)]
 
 
 def _settings_by_name(raw: Any, noun: str) -> dict[str, Any]:
@@ -223,9 +211,9 @@ class TrainingExperiment(Comparison):
     """Factors that change together; every case is run with every combination."""
     seeds: Seeds
     """Number of seeds (6 means 0 to 5), a list of seeds, or {until: decided, at_most: 28}."""
-    measure: entries_type({**MEASURES, **TRAINING_TIMINGS}, "measure") = ()
+    measure: entries_type({**MEASURES, **TRAINING_TIMINGS}, "measure") = {}
     """Measures of every run: a list, or a map from measures to their settings."""
-    at_epochs: Unique[Annotated[Integer, Field(ge=1, le=MAX_EPOCHS)]] = ()
+    at_epochs: Unique[Epochs] = ()
     """Epochs after which every training is evaluated: 1 to 5, powers of two or the last one."""
     beside: Texts = ()
     """Timing experiments, whose limits are shown with the largest batch within the margins."""
@@ -242,7 +230,7 @@ class TimingExperiment(Experiment):
     """Factors that change together; every case is timed with every combination."""
     timing: entries_type(SWEEP_TIMINGS, "timing")
     """Timings of the machine: a list, or a map from timings to their settings."""
-    at_epochs: Unique[Annotated[Integer, Field(ge=1, le=MAX_EPOCHS)]] = ()
+    at_epochs: Unique[Epochs] = ()
     """Numbers of epochs whose training time is shown."""
 
 
@@ -271,7 +259,7 @@ class ExternalExperiment(LoggedExperiment):
 class Resources(Model):
     """Resources of a run."""
 
-    threads: Annotated[Integer, Field(ge=1, le=4096)] = 1
+    threads: Threads = 1
     """Threads of a run."""
     gpu: Annotated[Integer, Field(ge=0, le=1024)] = 0
     """GPUs of a run; without any, none is visible to it."""
@@ -356,17 +344,14 @@ def experiment_kind(raw: Any) -> str:
     return next((name for name in KINDS if name in keys), "training")
 
 
+_TAGGED_MODELS = [Annotated[model, Tag(f"{kind} experiment")] for kind, model in KINDS.items()]
 AnyExperiment = Annotated[
-    Annotated[TrainingExperiment, Tag("training experiment")]
-    | Annotated[TimingExperiment, Tag("timing experiment")]
-    | Annotated[CommandExperiment, Tag("command experiment")]
-    | Annotated[ExternalExperiment, Tag("runs experiment")],
-    Discriminator(lambda raw: f"{experiment_kind(raw)} experiment"),
+    Union[(*_TAGGED_MODELS,)], Discriminator(lambda raw: f"{experiment_kind(raw)} experiment")
 ]
 
 # Only some kinds have these keys. Pydantic warns of fields that shadow attributes of a class.
-for _name in ("measure", "timing", "at_epochs", "beside", "primary"):
+for _name in ("at_epochs", "beside", "primary"):
     setattr(Experiment, _name, ())
-for _name in ("margins", "metrics", "budgets"):
+for _name in ("measure", "timing", "margins", "metrics", "budgets"):
     setattr(Experiment, _name, {})
 Experiment.seeds_planned = None

@@ -19,8 +19,26 @@ from batchscope.study.model import Parameter
 from batchscope.study.stages import Stage
 
 LEARNING_RATE = "learning_rate"
-# All seeds, the numbers of seeds at the interim analyses, and the results of these so far.
-SeedPlan = tuple[tuple[int, ...] | range, tuple[int, ...], Stage]
+
+
+class SeedPlan(NamedTuple):
+    """The seeds of an experiment. Timings have a single one.
+
+    Attributes:
+        every: Seeds that a combination of factors may have.
+        analyses: Numbers of seeds before each interim analysis; empty without any.
+        stage: Result of the interim analyses so far.
+    """
+
+    every: tuple[int, ...] | range = (0,)
+    analyses: tuple[int, ...] = ()
+    stage: Stage = Stage()
+
+    def current(self, configuration: str) -> tuple[int, ...] | range:
+        """Return the seeds at this stage of a combination, named by its run with the first seed."""
+        if not self.analyses:
+            return self.every
+        return self.every[: self.stage.seeds.get(configuration, self.analyses[0])]
 
 
 def seed_plan(keys: TrainingExperiment | CommandExperiment, stage: Stage) -> SeedPlan:
@@ -31,7 +49,7 @@ def seed_plan(keys: TrainingExperiment | CommandExperiment, stage: Stage) -> See
     """
     seeds = keys.seeds
     if not isinstance(seeds, StagedSeeds):
-        return seeds, (), stage
+        return SeedPlan(seeds, stage=stage)
     # Other factors of a case -> learning rates of the cases that share them.
     rates: dict[str, list[Any]] = {"": list(keys.vary.get(LEARNING_RATE, ()))}
     for case in keys.cases:
@@ -43,7 +61,7 @@ def seed_plan(keys: TrainingExperiment | CommandExperiment, stage: Stage) -> See
     analysis_seeds = stages.race_seeds if has_race else stages.analysis_seeds
     # Other seeds have not been analysed yet.
     current_stage = stage if stage.first == seeds.first else Stage()
-    return seeds.seeds, analysis_seeds(seeds.at_most), current_stage
+    return SeedPlan(seeds.seeds, analysis_seeds(seeds.at_most), current_stage)
 
 
 class Combination(NamedTuple):
@@ -64,21 +82,13 @@ class Grid:
     set: dict[str, Any]
     cases: list[dict[str, Any]]  # one empty map without cases
     vary: dict[str, tuple[Any, ...]]
-    seeds: tuple[int, ...] | range = (0,)  # seeds that a combination may have; one for timings
-    analyses: tuple[int, ...] = ()  # seeds before each interim analysis; empty without any
-    stage: Stage = Stage()  # result of the interim analyses so far
-
-    def seeds_of(self, configuration: str) -> tuple[int, ...] | range:
-        """Return the seeds at this stage of a combination, named by its run with the first seed."""
-        if not self.analyses:
-            return self.seeds
-        return self.seeds[: self.stage.seeds.get(configuration, self.analyses[0])]
+    seeds: SeedPlan = SeedPlan()
 
     def combinations(self) -> Iterator[Combination]:
         """Yield the combinations of the file, then those with learning rates of later stages."""
         combinations = list(self._stated_combinations())
         yield from combinations
-        for added in self.stage.added_rates:
+        for added in self.seeds.stage.added_rates:
             planned = [factors for _, factors, _ in combinations]  # The file may have the rate now.
             new_combinations = [
                 Combination(case, {**factors, LEARNING_RATE: added.rate}, place_of)
@@ -123,6 +133,6 @@ class Grid:
             if factor.required and name not in (*present, "seed"):
                 text = "Missing factor. State it here, in defaults, in vary or in every case."
                 yield Problem((*self.place, "set", name), text)
-        size = math.prod([len(self.cases), len(self.seeds), *map(len, self.vary.values())])
+        size = math.prod([len(self.cases), len(self.seeds.every), *map(len, self.vary.values())])
         if size > max_runs:
             yield received(self.place, size, f"at most {max_runs} runs (max_runs)")

@@ -44,9 +44,6 @@ class Model(BaseModel):
         defer_build=True,
     )
 
-    def explicit(self) -> dict[str, Any]:
-        return {key: getattr(self, key) for key in self.model_fields_set}
-
 
 class GeneratedModel(Model):
     """Base class of models that `create_model` makes: pydantic does not search their docstrings."""

@@ -10,12 +10,13 @@ from batchscope.core.problems import Place
 from batchscope.study import stages
 from batchscope.study.claims import Claim
 from batchscope.study.commands import CommandRun
-from batchscope.study.experiments import Experiment, MeasureRequest
+from batchscope.study.experiments import Experiment
+from batchscope.study.model import Model
 from batchscope.study.names import LongNameError, Sweep
 from batchscope.study.outcomes import MIN_SEEDS
-from batchscope.study.published_numbers import PublishedValues
+from batchscope.study.registry import ENTRIES
 from batchscope.study.run_factors import CONSTANT, FALLING, HORIZON_REASON, horizon_factor
-from batchscope.study.study_file import StudyFile
+from batchscope.study.study_file import Machine, StudyFile
 from batchscope.study.tasks import CLASSIFICATION, Metrics
 
 # Names of the two runs of a pair, at the positions 0 and 1 of the line between their weights.
@@ -45,7 +46,6 @@ class PlannedExperiment:
     Attributes:
         keys: The model of the study file, one of the four kinds.
         vary: Factor -> values. Data sets and models are names with digests, as in paths.
-        numbers: Published values by figure.
         runs: Training -> its factors, in order: cases, then vary as written, then seeds.
         analyses: Seeds before each interim analysis; empty if their number is fixed.
         timed: Whether the runs have seconds: from a timing or from logs.
@@ -59,7 +59,6 @@ class PlannedExperiment:
     name: str
     keys: Experiment
     vary: dict[str, tuple[Any, ...]]
-    numbers: dict[str, tuple[PublishedValues, ...]] = field(default_factory=dict)
     runs: dict[str, dict[str, Any]] = field(default_factory=dict)
     analyses: tuple[int, ...] = ()
     timed: bool = False
@@ -78,22 +77,28 @@ class PlannedExperiment:
         return self.keys.title or self.name
 
     @cached_property
+    def factors_of(self) -> dict[str, dict[str, Any]]:
+        """Training or run of a command -> its factors; empty for external runs."""
+        return self.runs | {name: run.factors for name, run in self.commands.items()}
+
+    @cached_property
     def seeds(self) -> tuple[int, ...]:
         """Seeds of the runs so far; empty for external runs."""
-        runs = [*self.runs.values(), *(run.factors for run in self.commands.values())]
-        return tuple(dict.fromkeys(run["seed"] for run in runs))
+        return tuple(dict.fromkeys(factors["seed"] for factors in self.factors_of.values()))
 
     @property
     def first_runs(self) -> Iterator[str]:
         """Names of the trainings and commands with the first seed."""
-        factors_of = self.runs | {name: run.factors for name, run in self.commands.items()}
-        return (run for run in factors_of if factors_of[run]["seed"] == self.seeds[0])
+        return (run for run, factors in self.factors_of.items() if factors["seed"] == self.seeds[0])
 
     @cached_property
     def pairs(self) -> dict[str, tuple[Pair, ...]]:
         """Measure of two runs -> names of the runs of each pair."""
-        requests = (request for request in self.keys.measure if request.between)
-        return {request.name: _run_pairs(request, self.runs) for request in requests}
+        return {
+            name: _run_pairs(settings.between, self.runs)
+            for name, settings in self.keys.measure.items()
+            if ENTRIES[name].pairs
+        }
 
     @property
     def deciding_analyses(self) -> tuple[int, ...]:
@@ -147,11 +152,11 @@ class PlannedExperiment:
 
     @cached_property
     def measures(self) -> dict[str, dict[str, Any]]:
-        return {measure.name: measure.settings for measure in self.keys.measure}
+        return _settings_of_names(self.keys.measure)
 
     @cached_property
     def timings(self) -> dict[str, dict[str, Any]]:
-        return {timing.name: timing.settings for timing in self.keys.timing}
+        return _settings_of_names(self.keys.timing)
 
     @property
     def command_factors(self) -> list[str]:
@@ -162,9 +167,19 @@ class PlannedExperiment:
         yield from (sweep.factors for sweep in self.sweeps)
 
 
-def _run_pairs(request: MeasureRequest, runs: dict[str, dict[str, Any]]) -> tuple[Pair, ...]:
+def _settings_of_names(entries: Mapping[str, Model]) -> dict[str, dict[str, Any]]:
+    """Return the settings that names spell; the others are in the names of runs."""
+    return {
+        name: {key: getattr(settings, key) for key in ENTRIES[name].parameters}
+        for name, settings in entries.items()
+    }
+
+
+def _run_pairs(
+    between: Mapping[str, tuple[Any, Any]], runs: dict[str, dict[str, Any]]
+) -> tuple[Pair, ...]:
     """Return the names of the runs in each pair of a measure: equal in every factor but one."""
-    [(factor, (small_value, large_value))] = request.between.items()
+    [(factor, (small_value, large_value))] = between.items()
 
     def shared_values(factors: dict[str, Any]) -> tuple[Any, ...]:
         return tuple(value for name, value in factors.items() if name != factor)
@@ -198,9 +213,7 @@ class Study:
         datasets: Token -> resolved definition of every data set that a run uses.
         models: Token -> the user's model file, or None for a built-in model.
         experiments: By name, in the order of the file.
-        machines: Other machine -> the folder of its results, and its name in its own study.
         claims: Checkable sentences of documents, in the order of the file.
-        published: Token of a data set -> number of its examples in a document, and the place there.
         written: Content of the file, in its reduced form if that is planned.
         folder: Folder of the file.
     """
@@ -211,9 +224,7 @@ class Study:
     models: dict[str, str | None]
     experiments: dict[str, PlannedExperiment]
     warnings: tuple[str, ...] = ()
-    machines: dict[str, tuple[str, str]] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
-    published: dict[str, tuple[int, str]] = field(default_factory=dict)
     written: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     folder: Path | None = field(default=None, repr=False, compare=False)
 
@@ -239,6 +250,10 @@ class Study:
         return self.file.machine
 
     @property
+    def machines(self) -> dict[str, Machine]:
+        return self.file.machines
+
+    @property
     def folder_name(self) -> str:
         return folder_name(self.name, self.reduced)
 
@@ -256,4 +271,4 @@ class Study:
 def runs_of_others(experiments: Mapping[str, PlannedExperiment], name: str) -> set[str]:
     """Return the trainings and commands of all experiments but one."""
     others = (other for other in experiments.values() if other.name != name)
-    return {run for other in others for run in (*other.runs, *other.commands)}
+    return {run for other in others for run in other.factors_of}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscope.core.errors import ConfigError, UserError
-from batchscope.core.problems import Place, Problem, received, sorted_problems, unknown, why_unmet
+from batchscope.core.problems import Place, Problem, raise_sorted, received, unknown, why_unmet
 from batchscope.study import (
     checks,
     claims,
@@ -73,9 +73,7 @@ def make(
     results = interim_results(folder_name(file.study, reduced))
     planner = _Planner(file, reduced, recorded, folder or Path(), results)
     study = planner.make_study(written)
-    if planner.problems:
-        problems = [study_file.moved_to_reduced(problem, replaced) for problem in planner.problems]
-        raise ConfigError([problem.line for problem in sorted_problems(problems)])
+    raise_sorted(study_file.moved_to_reduced(problem, replaced) for problem in planner.problems)
     warnings = [study_file.moved_to_reduced(problem, replaced).line for problem in planner.warnings]
     return replace(study, warnings=tuple(dict.fromkeys(warnings)))
 
@@ -118,13 +116,13 @@ class _Planner:
             planned = self._plan_experiment(name, keys)
             if planned and not self._has_new_problems:
                 experiments[name] = planned
-        machines = {
-            name: self._machine_folder(name, machine) for name, machine in file.machines.items()
-        }
+        for name, machine in file.machines.items():
+            self._check_machine(name, machine.results)
         configurations = [factors for item in experiments.values() for factors in item.factors()]
         datasets = dict.fromkeys(factors["dataset"] for factors in configurations)
         files = dict(model for model in self.models.values() if model)
-        published = self._published_sizes()
+        for name in file.published.keys() - self.datasets.keys():
+            self.problems.append(unknown(("published", name), "data set", self.datasets))
         # Claims are about experiments, which may be missing after a problem.
         can_read_claims = not self.problems
         return Study(
@@ -134,8 +132,6 @@ class _Planner:
             models={factors["model"]: files[factors["model"]] for factors in configurations},
             experiments=experiments,
             claims=claims.read(file.claims, experiments, self.problems) if can_read_claims else (),
-            published=published,
-            machines=machines,
             written=written,
             folder=self.folder,
         )
@@ -181,10 +177,9 @@ class _Planner:
             self.problems.append(received(place, name, f"one of {', '.join(valid)}", valid))
         return self.ids[factor].get(name)
 
-    def _machine_folder(self, name: str, machine: study_file.Machine) -> tuple[str, str]:
-        """Return the results folder of another machine, and its name there."""
-        place, folder = ("machines", name), os.path.expanduser(machine.results)
-        key_place = (*place, "results")
+    def _check_machine(self, name: str, folder: str) -> None:
+        """Add the problems of another machine's name and of the folder of its results."""
+        place, key_place = ("machines", name), ("machines", name, "results")
         if name == self.file.machine:
             text = "another name than this machine's `machine`"
             self.problems.append(received(place, name, text))
@@ -197,32 +192,15 @@ class _Planner:
             self.warnings.append(Problem(key_place, text))
         elif why:
             self.problems.append(received(key_place, folder, "a folder that can be read", why=why))
-        return os.path.normpath(folder), machine.machine
 
-    def _published_sizes(self) -> dict[str, tuple[int, str]]:
-        """Return data set -> its number of examples in a document, and the place there."""
-        published = {}
-        for name, body in self.file.published.items():
-            if name not in self.datasets:
-                self.problems.append(unknown(("published", name), "data set", self.datasets))
-            elif info := self.datasets[name]:
-                published[info.id] = (body.examples, body.place)
-        return published
-
-    def _published_values(self, place: Place, keys: Experiment) -> dict[str, tuple[Any, ...]]:
-        """Return the published values by figure."""
-        numbers = {}
+    def _check_published_values(self, place: Place, keys: Experiment) -> None:
         for figure, body in keys.published.items():
             if body.numbers and figure in FIGURES:
                 key_place = (*place, "published", figure, "numbers")
-                numbers[figure] = tuple(body.numbers)
                 self.problems += published_numbers.problems(key_place, figure, body.numbers)
-                if not isinstance(keys, CommandExperiment):
-                    numbers[figure] = tuple(
-                        replace(series, factors=self._with_ids((*key_place, index), series.factors))
-                        for index, series in enumerate(body.numbers)
-                    )
-        return numbers
+                for index, series in enumerate(body.numbers):
+                    if not isinstance(keys, CommandExperiment):
+                        self._with_ids((*key_place, index), series.factors)
 
     def _plan_experiment(self, name: str, keys: Experiment) -> PlannedExperiment | None:
         """Return a planned experiment; None if there is a problem."""
@@ -232,12 +210,12 @@ class _Planner:
             CommandExperiment: self._plan_command,
             ExternalExperiment: self._plan_external,
         }[type(keys)]
-        numbers = self._published_values(("experiments", name), keys)
-        planned = PlannedExperiment(name, keys, {}, numbers, timed=self._has_timing(keys))
+        planned = PlannedExperiment(name, keys, {}, timed=self._has_timing(keys))
+        self._check_published_values(planned.place, keys)
         self.problems += checks.key_problems(planned, self.file.experiments)
         try:
-            for request in (*keys.measure, *keys.timing):
-                names.settings_name(request.name, request.settings)
+            for entry, settings in (planned.measures | planned.timings).items():
+                names.settings_name(entry, settings)
             result = plan(planned)
         except LongNameError:
             text = f"A name in the paths of results has more than {MAX_NAME_LENGTH} characters. "
@@ -253,11 +231,9 @@ class _Planner:
     def _has_timing(self, keys: Experiment) -> bool:
         """Return whether a timing of an experiment, or of one in `beside`, gives runs seconds."""
         experiments = self.file.experiments
-        timings = {request.name for request in keys.measure}
-        for other in keys.beside:
-            if other in experiments:
-                timings |= {request.name for request in experiments[other].timing}
-        return not SECONDS_TIMINGS.keys().isdisjoint(timings)
+        others = (experiments[name] for name in keys.beside if name in experiments)
+        timings = {*keys.measure}.union(*(other.timing for other in others))
+        return not timings.isdisjoint(SECONDS_TIMINGS)
 
     def _seed_plan(self, planned: PlannedExperiment) -> grids.SeedPlan:
         return grids.seed_plan(planned.keys, self.stages.get(planned.name, Stage()))
@@ -266,7 +242,7 @@ class _Planner:
         self,
         planned: PlannedExperiment,
         factors: Mapping[str, Parameter],
-        seeds: grids.SeedPlan | tuple[()] = (),
+        seeds: grids.SeedPlan,
     ) -> grids.Grid | None:
         """Return the grid of an experiment; None if one of its keys is invalid."""
         keys, place = planned.keys, planned.place
@@ -278,7 +254,7 @@ class _Planner:
             self._with_ids((*place, "set"), keys.set),
             [self._with_ids((*place, "cases", index), case) for index, case in cases],
             self._with_ids((*place, "vary"), keys.vary),
-            *seeds,
+            seeds,
         )
         self.problems += grid.problems(self.file.max_runs)
         if self._has_new_problems:
@@ -296,7 +272,7 @@ class _Planner:
         known_tasks = {self.infos[run["dataset"]].task for run in runs.values()}
         task_names = tuple(name for name in tasks.TASKS if {name, None} & known_tasks)
         planned = replace(
-            planned, vary=grid.vary, runs=runs, analyses=grid.analyses, tasks=task_names
+            planned, vary=grid.vary, runs=runs, analyses=grid.seeds.analyses, tasks=task_names
         )
         self.problems += checks.training_problems(planned, self.infos)
         return planned
@@ -304,25 +280,23 @@ class _Planner:
     def _runs_of_grid(self, grid: grids.Grid, measures: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Return the factors of every run by its name; none if two cases are equal."""
         runs: dict[str, dict[str, Any]] = {}
-        cases: dict[str, int] = {}  # run -> its case
+        cases: dict[str, int] = {}  # run with the first seed -> its case
         for index, factors, place_of in grid.combinations():
             info = self.infos[factors["dataset"]]
             self._report(incompatible_factors.training_problems(factors, info), place_of)
-            replicates = [{**factors, "seed": seed} for seed in grid.seeds]
-            current_seeds = grid.seeds_of(names.run_name(replicates[0]))
             if not TRAINING_TIMINGS.keys().isdisjoint(measures):
                 names.timing_name(factors)  # This raises LongNameError.
-            for run in replicates:
-                name = names.run_name(run)
-                if name in cases:  # Values of vary and seeds are distinct, so two cases are equal.
-                    text = f"another case than cases[{cases[name]}], which has the same runs"
-                    self.problems.append(
-                        received((*grid.place, "cases", index), grid.cases[index], text)
-                    )
-                    return {}
-                cases[name] = index
-                if run["seed"] in current_seeds:
-                    runs[name] = run
+            replicates = [{**factors, "seed": seed} for seed in grid.seeds.every]
+            replicates_by_name = {names.run_name(run): run for run in replicates}
+            first = next(iter(replicates_by_name))
+            if first in cases:  # Values of vary are distinct, so two cases are equal.
+                text = f"another case than cases[{cases[first]}], which has the same runs"
+                place = (*grid.place, "cases", index)
+                self.problems.append(received(place, grid.cases[index], text))
+                return {}
+            cases[first] = index
+            seeds = grid.seeds.current(first)
+            runs |= {name: run for name, run in replicates_by_name.items() if run["seed"] in seeds}
         return runs
 
     def _report(self, problems: Iterable[Problem], place_of: Callable[[str], Place]) -> None:
@@ -330,7 +304,7 @@ class _Planner:
         self.problems += [Problem(place_of(factor), text) for (factor,), text in problems]
 
     def _plan_timing(self, planned: PlannedExperiment) -> PlannedExperiment | None:
-        grid = self._make_grid(planned, SWEEP_FACTORS)
+        grid = self._make_grid(planned, SWEEP_FACTORS, grids.SeedPlan())
         if grid is None:
             return None
         combinations = []
@@ -339,8 +313,8 @@ class _Planner:
             problems = incompatible_factors.timing_problems(factors, info, planned.timings)
             self._report(problems, place_of)
             combinations.append(factors)
-        key_place, requests = (*planned.place, "timing"), planned.keys.timing
-        self.problems += checks.setting_problems(key_place, requests, combinations, self.infos)
+        key_place, timings = (*planned.place, "timing"), planned.timings
+        self.problems += checks.setting_problems(key_place, timings, combinations, self.infos)
         sweeps = tuple(names.group_into_sweeps(combinations))
         for sweep in sweeps:
             _ = sweep.name  # This raises LongNameError.
@@ -363,7 +337,7 @@ class _Planner:
         planned = replace(
             planned,
             vary={**grid.vary, "batch_size": sizes},
-            analyses=grid.analyses,
+            analyses=grid.seeds.analyses,
             timed=keys.alone,
             tasks=tuple(tasks.TASKS),
             commands=runs,

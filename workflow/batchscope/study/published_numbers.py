@@ -62,7 +62,7 @@ class PublishedValues:
     """One line of a document's figure, or one row of its table.
 
     Attributes:
-        factors: Factors that name it; data set and model are ids.
+        factors: Factors that name it.
         batch_sizes: In the document's order.
         columns: Column -> one number per batch size.
     """

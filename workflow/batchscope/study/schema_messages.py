@@ -91,7 +91,7 @@ def _unwrap(annotation: Any) -> tuple[Any, list[Any]]:
         options = [item for item in typing.get_args(annotation) if item is not types.NoneType]
         is_union = typing.get_origin(annotation) in (types.UnionType, typing.Union)
         if isinstance(annotation, FieldInfo):
-            metadata += [annotation, *annotation.metadata]
+            metadata += annotation.metadata
             annotation = annotation.annotation
         elif typing.get_origin(annotation) is Annotated:
             metadata += annotation.__metadata__
@@ -106,13 +106,11 @@ def _union_members(annotation: Any) -> dict[Any, Any]:
     """Return the members of a union by their tags; empty for other types."""
     union, metadata = _unwrap(annotation)
     members = {}
-    for item in metadata:
+    for discriminator in (item for item in metadata if isinstance(item, Discriminator)):
         for member in typing.get_args(union):
-            if isinstance(item, Discriminator):
-                tags = [tag.tag for tag in member.__metadata__ if isinstance(tag, Tag)]
-            elif key := getattr(item, "discriminator", None):
+            if isinstance(key := discriminator.discriminator, str):
                 tags = typing.get_args(member.model_fields[key].annotation)
             else:
-                tags = []
+                tags = [item.tag for item in member.__metadata__ if isinstance(item, Tag)]
             members |= dict.fromkeys(tags, member)
     return members

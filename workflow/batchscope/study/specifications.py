@@ -55,6 +55,12 @@ PositiveColumn = functools.partial(Column, minimum=0.0)
 PercentColumn = functools.partial(Column, minimum=0.0, maximum=100.0)
 
 
+@functools.cache
+def column_pattern(name: str) -> re.Pattern[str]:
+    """Return the pattern of the columns of a name, where values replace the settings in braces."""
+    return re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[a-z0-9.-]+)", re.escape(name)))
+
+
 def interval_columns(
     name: str, low: str = "Lower end of its 95 % interval.", high: str = "Upper end."
 ) -> dict[str, Column]:
@@ -175,8 +181,7 @@ class Figure:
         return match[1] if match and match[0] not in self.panels[0].column else ""
 
     def shows(self, column: str) -> bool:
-        names = (re.sub(r"\\{\w+\\}", ".+", re.escape(panel.column)) for panel in self.panels)
-        return any(re.fullmatch(name, column) for name in names)
+        return any(column_pattern(panel.column).fullmatch(column) for panel in self.panels)
 
     @property
     def variant_axis(self) -> str:
@@ -225,6 +230,10 @@ class Entry:
     def parameters(self) -> dict[str, Parameter]:
         return parameters(self.settings)
 
+    @property
+    def pairs(self) -> bool:
+        return "between" in self.settings.model_fields
+
     def columns_for(self, settings: Values) -> tuple[str, ...]:
         """Return the columns of runs.csv that these settings fill."""
         names = []
@@ -268,10 +277,6 @@ class Measure(Entry):
     data: bool = True
     factors: dict[str, Any] = field(default_factory=dict)
     outcomes: bool = False
-
-    @property
-    def pairs(self) -> bool:
-        return "between" in self.settings.model_fields
 
     @property
     def subjects(self) -> tuple[str, ...]:

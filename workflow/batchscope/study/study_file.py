@@ -2,13 +2,13 @@
 
 import copy
 import json
+import os
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
-from batchscope.core.errors import ConfigError
-from batchscope.core.problems import Place, Problem, sorted_problems, unknown
+from batchscope.core.problems import Place, Problem, raise_sorted, unknown
 from batchscope.study import schema_messages
 from batchscope.study.claims import Claim
 from batchscope.study.dataset_definitions import Dataset
@@ -23,7 +23,7 @@ MAX_RUNS = 1000
 class Machine(Model):
     """Results of another machine."""
 
-    results: FilePath
+    results: Annotated[FilePath, AfterValidator(os.path.expanduser)]
     """Folder of the other machine's results."""
     machine: Name = "local"
     """Name of that machine in its own study file."""
@@ -112,7 +112,7 @@ def read(raw: dict[str, Any], scale: str) -> tuple[StudyFile, dict[str, Any], fr
     if scale == FULL:
         return model, raw, frozenset()
     if model.reduced is None:
-        raise ConfigError([Problem(("reduced",), "Missing key, which scale=reduced needs.").line])
+        raise_sorted([Problem(("reduced",), "Missing key, which scale=reduced needs.")])
     unknown_names = [
         unknown(("reduced", section, name), noun, raw.get(section, {}))
         for section, noun in (("datasets", "data set"), ("experiments", "experiment"))
@@ -133,8 +133,7 @@ def _validated(
     except ValidationError as error:
         new_problems = schema_messages.problems(error, StudyFile)
         problems += [moved_to_reduced(problem, replaced) for problem in new_problems]
-    if problems:
-        raise ConfigError([problem.line for problem in sorted_problems(problems)])
+    raise_sorted(problems)
     return model
 
 

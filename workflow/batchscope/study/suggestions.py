@@ -124,7 +124,7 @@ def keys_to_add(experiment: PlannedExperiment) -> Mapping[str, tuple[str, str]]:
 
 def planned_needs(experiment: PlannedExperiment) -> list[Need]:
     """Return the requirements that an experiment with two or more batch sizes will lack."""
-    runs = [*experiment.runs.values(), *(run.factors for run in experiment.commands.values())]
+    runs = experiment.factors_of.values()
     rates: dict[int, set[float]] = {}
     for run in runs:
         rates.setdefault(run["batch_size"], set()).add(run.get(RATE))

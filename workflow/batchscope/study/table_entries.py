@@ -6,7 +6,6 @@ verdicts. Any other column is added to `RECORD_COLUMNS` if it is a key of a run'
 """
 
 import math
-import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
@@ -23,6 +22,7 @@ from batchscope.study.specifications import (
     PositiveColumn,
     Table,
     TextColumn,
+    column_pattern,
 )
 
 _RISES = {"direction": "rises"}  # Chang and Pathak 2020 state that these outcomes rise.
@@ -184,12 +184,7 @@ FILES = tuple(f"{name}.csv" for name in TABLES)
 # Tables that claims may name. A claim selects cells by factors and by keys of the table. Each value
 # of a key that it does not select has a contrast of its own, and all contrasts must hold.
 CLAIMABLE_TABLES = {name: table for name, table in TABLES.items() if table.keys is not None}
-# Name with placeholders -> pattern of the columns that it stands for.
-_PATTERNS = {
-    name: re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[a-z0-9.-]+)", re.escape(name)))
-    for name in RUNS
-    if "{" in name
-}
+_PATTERNS = {name: column_pattern(name) for name in RUNS if "{" in name}
 _USER_DEFINED = Column("Column of the logs that separates series.", kind="")
 
 

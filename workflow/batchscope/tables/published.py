@@ -12,7 +12,6 @@ from batchscope.study import factor_maps, log_format, run_factors
 from batchscope.study.outcomes import Reason
 from batchscope.study.plan import PlannedExperiment
 from batchscope.study.table_entries import clipped_to_range
-from batchscope.tables import run_records
 
 # Column of a document -> columns of runs.csv. The first column with values is compared.
 MACHINE_COLUMNS = {
@@ -31,13 +30,13 @@ def table(
 ) -> pandas.DataFrame:
     """Return one row for each published value of an experiment."""
     rows, user_columns = [], []
-    for figure, numbers in experiment.numbers.items():
-        document = " ".join(experiment.keys.published[figure].figure.split())
-        for series in numbers:
+    for figure, body in experiment.keys.published.items():
+        document = " ".join(body.figure.split())
+        for series in body.numbers:
             stated = series.factors
             if experiment.commands:
                 stated = dict(itertools.starmap(_command_column, stated.items()))
-            factors = series_factors(run_records.split_tokens(stated))
+            factors = series_factors(stated)
             user_columns += filter(log_format.is_user_defined, factors)
             first = {"figure": figure, "document": document, **factors}
             first["series"] = factor_maps.describe(factors)

@@ -157,12 +157,11 @@ def decision_tables(
 def _protected(study: Study, planned: PlannedExperiment) -> set[str]:
     """Return the runs that a claim or another experiment needs, so that no race stops them."""
     protected = plan.runs_of_others(study.experiments, planned.name)
-    factors_of = planned.runs | {name: run.factors for name, run in planned.commands.items()}
     for test in (claim.test for claim in study.claims if claim.test.experiment == planned.name):
         rates = {rate for cells in test.selections() for rate in cells.get(RATE, ())}
         protected |= {
             run
-            for run, factors in factors_of.items()
+            for run, factors in planned.factors_of.items()
             if test.over == RATE or factors.get(RATE) in rates
         }
     return protected
@@ -227,7 +226,7 @@ def seed_cost_function(
     times count as 0.
     """
     estimated_times = estimates.Estimates(results, experiment)
-    factors_of = experiment.runs | {name: run.factors for name, run in experiment.commands.items()}
+    factors_of = experiment.factors_of
     settings = {name: settings_name(name, values) for name, values in experiment.measures.items()}
 
     def training_seconds(run: str) -> float:
