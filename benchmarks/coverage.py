@@ -46,7 +46,7 @@ def critical(random: np.random.Generator, noise: float, seeds: int) -> bool:
 def fastest(random: np.random.Generator, noise: float, seeds: int) -> bool:
     fit = critical_batch_size.fit(SIZES, updates(random, noise, seeds))
     seconds = (FIXED + PER_IMAGE * SIZES) * np.exp(random.normal(0, noise, len(SIZES)))
-    cost = step_cost.fit_step_cost(SIZES, seconds)
+    cost = step_cost.fit_step_cost(SIZES, seconds[:, None])
     error = to_target_tables.log_error(fit, cost.half_batch)
     if math.isnan(error):
         return True  # no interval is stated

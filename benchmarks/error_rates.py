@@ -245,7 +245,8 @@ def fits(rng: np.random.Generator, studies: int) -> Iterator[Share]:
         flagged = []
         for _ in range(max(studies // 20, 100)):
             noise = np.exp(rng.normal(0, 0.1, (len(sizes), seeds)))
-            flagged.append(critical_batch_size.fit(sizes, true[:, None] * noise).flagged)
+            fit = critical_batch_size.fit(sizes, true[:, None] * noise)
+            flagged.append(critical_batch_size.is_significant(fit.lack_of_fit))
         description = f"the smallest takes {more - 1:.0%} more, {display.count(seeds, 'seed')}"
         yield share(f"lack of fit: {description}", expected, np.array(flagged))
 
@@ -345,8 +346,8 @@ def raced(costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     criterion = racing.Criterion("target", "updates", costs.copy())
     for size in range(len(costs)):
         for rate, difference in racing.rates_that_leave([criterion], size, RACE).items():
-            costs[size, rate, difference.seeds :] = math.nan
-            left_after[size, rate] = difference.seeds
+            costs[size, rate, difference["left_after"] :] = math.nan
+            left_after[size, rate] = difference["left_after"]
     return costs, left_after
 
 

@@ -28,13 +28,12 @@ def test_a_rate_leaves_by_the_paired_t_test_of_logarithms():
     better = np.array([0.1, 0.4, 0.2])  # scatter of seeds that both rates share
     left = racing.rates_that_leave([criterion(better, better * np.exp(logs))], 0, ANALYSES)
     assert list(left) == [1]
-    difference = left[1]
-    assert (difference.seeds, difference.against, difference.level) == (3, 0, FIRST)
-    assert difference.p == pytest.approx(stats.ttest_1samp(logs, 0, alternative="greater").pvalue)
+    p = stats.ttest_1samp(logs, 0, alternative="greater").pvalue
     t = stats.t.isf(FIRST, 2)
     error = 0.2 / math.sqrt(3)
-    interval = (difference.estimate, difference.low, difference.high)
-    assert interval == pytest.approx(tuple(map(math.exp, (1, 1 - t * error, 1 + t * error))))
+    ends = zip(("low", "high"), (math.exp(1 - t * error), math.exp(1 + t * error)), strict=True)
+    expected = {"left_after": 3, "against": 0, "level": FIRST, "p": p, "estimate": math.e}
+    assert left[1] == pytest.approx({**left[1], **expected, **dict(ends)})
 
 
 def test_rates_share_the_level_and_analyses_halve_it():
@@ -87,7 +86,7 @@ def test_a_rate_is_compared_when_it_has_the_seeds_of_an_analysis():
     late = np.where(seeds < 2, worse, NAN)  # two of the first three seeds
     assert list(racing.rates_that_leave([criterion(best, late, worse)], 0, ANALYSES)) == [2]
     later = np.where(seeds < 3, worse, NAN)
-    assert racing.rates_that_leave([criterion(best, later)], 0, ANALYSES)[1].seeds == 3
+    assert racing.rates_that_leave([criterion(best, later)], 0, ANALYSES)[1]["left_after"] == 3
 
 
 def race(seeds=3, sizes=(8, 16), **more):

@@ -20,7 +20,7 @@ def test_exact_timings_give_their_costs_in_any_order():
     assert fit.per_image[:3] == pytest.approx((0.001, 0.001, 0.001))
     assert fit.half_batch[:3] == pytest.approx((20, 20, 20))
     assert fit.residual < 1e-12
-    without = step_cost.fit_step_cost(POWERS, blocks[:, 0])
+    without = step_cost.fit_step_cost(POWERS, blocks[:, :1])
     assert math.isnan(without.fixed.low) and without.half_batch[:3] == pytest.approx((20, 20, 20))
 
 
@@ -66,7 +66,7 @@ def test_jobs_have_lines_of_their_own():
 def test_a_cost_that_is_not_positive_halves_nothing(costs):
     """Nor does one of the size of rounding, at a batch size of 1e17."""
     sizes = np.array([8, 16, 32, 64, 128, 256])
-    fit = step_cost.fit_step_cost(sizes, costs[0] + costs[1] * sizes)
+    fit = step_cost.fit_step_cost(sizes, costs[0] + costs[1] * sizes[:, None])
     assert (fit.fixed.mean, fit.per_image.mean) == pytest.approx(costs)
     assert (fit.fixed.mean > 0, fit.per_image.mean > 0) == (costs[0] > 0, costs[1] > 0)
     assert np.isnan(fit.half_batch[:3]).all()
@@ -94,7 +94,8 @@ def noisy(seconds, noise, seed=0, blocks=9):
 
 
 def knee(seconds, sizes=SPARSE, noise=1.0):
-    return step_cost.knee_columns(sizes, seconds, step_cost.fit_step_cost(sizes, seconds), noise)
+    blocks = np.reshape(seconds, (len(sizes), -1))
+    return step_cost.knee_columns(sizes, blocks, step_cost.fit_step_cost(sizes, blocks), noise)
 
 
 def fitted(found):
@@ -109,7 +110,7 @@ def test_the_knee_of_a_line_is_nine_times_its_half_batch():
     before = knee(0.05 + SPARSE)  # by the first size it is behind
     assert math.isnan(before["knee_fitted"]) and before["knee_batch_size"] == 1
     strays = (6.5 + SPARSE) * np.where(np.arange(len(SPARSE)) % 2, 1.08, 0.92)
-    residual = step_cost.fit_step_cost(SPARSE, strays).residual
+    residual = step_cost.fit_step_cost(SPARSE, strays[:, None]).residual
     for factor, is_line in ((2.1, True), (1.9, False)):  # half of the noise against the residual
         found = knee(strays, noise=math.exp(factor * residual))
         assert math.isfinite(found["knee_fitted"]) == is_line

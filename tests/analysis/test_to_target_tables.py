@@ -193,7 +193,7 @@ def test_the_error_of_two_sources():
     updates = 100 * (1 + 80 / sizes) * np.exp(rng.normal(0, 0.03, 8))
     seconds = (0.002 + 0.0001 * sizes) * (1 + rng.normal(0, 0.01, 8))
     critical = critical_batch_size.fit(sizes, updates)
-    half = step_cost.fit_step_cost(sizes, seconds).half_batch
+    half = step_cost.fit_step_cost(sizes, seconds[:, None]).half_batch
     widths = [math.log(critical.high / critical.low) / 2, math.log(half.high / half.low) / 2]
     error = log_error(critical, half)
     assert 4 * error**2 == pytest.approx(widths[0] ** 2 + widths[1] ** 2)

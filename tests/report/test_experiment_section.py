@@ -1,5 +1,6 @@
 """The section of an experiment: answer, trends, winners of tabs, and timings."""
 
+import copy
 import math
 import re
 from dataclasses import replace
@@ -106,33 +107,35 @@ def test_a_size_wins_only_if_all_others_are_worse(letters, seeds, winner):
     assert experiment_section.winner(cells) == winner
 
 
+def at_rates(results, *rates):
+    """Return results with all runs at each learning rate."""
+    tables = copy.copy(results.tables)
+    tables.runs = pandas.concat(tables.runs.assign(learning_rate=rate) for rate in rates)
+    return results._replace(tables=tables)
+
+
 @pytest.mark.parametrize(
-    ("changes", "expected"),
+    ("changes", "rates", "expected"),
     [
-        ({}, {"sharpness", "weight"}),  # every training has an accuracy and a time
-        ({"primary": ("test_accuracy",)}, {"test"}),
-        ({"figures": ("time",)}, {"seconds", "train"}),
-        ({"vary": {"learning_rate": (0.1, 0.2)}, "figures": ("time", "sharpness")}, {"sharpness"}),
+        ({}, (0.1,), {"sharpness", "weight"}),  # every training has an accuracy and a time
+        ({"primary": ("test_accuracy",)}, (0.1,), {"test"}),
+        ({"figures": ("time",)}, (0.1,), {"seconds", "train"}),
+        ({"figures": ("time", "sharpness")}, (0.1, 0.2), {"sharpness"}),
     ],
 )
-def test_the_answer_is_of_the_outcomes_that_the_question_is_about(whole, changes, expected):
-    _, inputs = whole
-    found = inputs.experiments["gap"]
-    experiment = found.experiment
-    keys = {key: value for key, value in changes.items() if key != "vary"}
-    keys = experiment.keys.model_copy(update=keys)
-    vary = changes.get("vary", experiment.vary)
-    found = found._replace(experiment=replace(experiment, keys=keys, vary=vary))
+def test_the_answer_is_of_the_outcomes_that_the_question_is_about(whole, changes, rates, expected):
+    found = at_rates(whole[1].experiments["gap"], *rates)
+    keys = found.experiment.keys.model_copy(update=changes)
+    found = found._replace(experiment=replace(found.experiment, keys=keys))
     answer = [row["outcome"] for row in experiment_section.build(found, [])["answer"]]
     assert {outcome.partition("_")[0] for outcome in answer} == expected
 
 
-def with_measures(results, *names, runs=None):
+def with_measures(results, *names):
     experiment = results.experiment
     measure = {name: ENTRIES[name].settings() for name in names}
     keys = experiment.keys.model_copy(update={"measure": measure, "figures": ()})
-    runs = experiment.runs if runs is None else runs
-    return results._replace(experiment=replace(experiment, keys=keys, runs=runs))
+    return results._replace(experiment=replace(experiment, keys=keys))
 
 
 def test_a_measure_without_a_trend_has_no_answer_of_another_outcome(whole):
@@ -142,13 +145,11 @@ def test_a_measure_without_a_trend_has_no_answer_of_another_outcome(whole):
 
 
 def test_several_rates_of_a_batch_size_have_no_answer(whole):
-    _, inputs = whole
-    results = with_measures(inputs.experiments["gap"], "evaluate")
+    results = with_measures(whole[1].experiments["gap"], "evaluate")
     assert experiment_section.build(results, [])["answer"]
-    runs = results.experiment.runs
-    runs = runs | {f"{name}2": {**run, "learning_rate": 2.0} for name, run in runs.items()}
-    results = with_measures(results, "evaluate", runs=runs)
-    assert experiment_section.build(results, [])["answer"] == []
+    assert experiment_section.build(at_rates(results, 0.1, 0.2), [])["answer"] == []
+    rate = results.tables.runs["batch_size"] / 100  # it follows from the batch size
+    assert experiment_section.build(at_rates(results, rate), [])["answer"]
 
 
 def test_noise_scales_are_those_of_each_batch_size_after_the_training():

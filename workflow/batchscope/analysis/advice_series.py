@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas
 
-from batchscope.analysis import comparisons, run_series, verdicts
+from batchscope.analysis import comparisons, run_series, trainings, verdicts
 from batchscope.study import run_factors, tasks
 from batchscope.study.outcomes import (
     COST_KINDS,
@@ -90,17 +90,17 @@ class AdviceSeries:
         Without any of these the examples to the target limit the sizes. Two columns are added:
         `within`, and `excluded` (beyond the margin, or with a failed run).
         """
-        costs, ends = self.rows_at_budgets(*COST_KINDS), self.rows_at_end
-        ends = ends[~ends["outcome"].isin(COSTS)]
-        seconds, examples = (costs[costs["outcome"] == name] for name in (SECONDS, EXAMPLES))
+        compared = self.tables.comparisons
+        measured = [name for name in self.outcomes_at_end if name not in COSTS]
+        names = [name for name in self.request.margins if name in measured] or measured[:1]
+        limits = [limit_rows(compared, name) for name in names]
+        seconds, examples = (limit_rows(compared, name) for name in (SECONDS, EXAMPLES))
         cost = seconds if self.are_times_usable else examples
-        limits = [cost] if (cost["reason"] != Reason.NO_VALUE).any() else []
-        budgets = ends[ends["mean"].notna()].groupby("outcome", sort=False)["budget"].first()
-        for name in [name for name in self.request.margins if name in budgets] or budgets.index[:1]:
-            limits.append(ends[(ends["outcome"] == name) & (ends["budget"] == budgets[name])])
-        if budgets.empty and cost["mean"].isna().all() and examples["mean"].notna().any():
-            limits.append(examples)
-        rows = pandas.concat(limits) if limits else costs.iloc[:0]
+        if not limits and cost["mean"].isna().all() and examples["mean"].notna().any():
+            limits = [examples]
+        if (cost["reason"] != Reason.NO_VALUE).any():
+            limits = [cost, *limits]
+        rows = pandas.concat([compared.iloc[:0], *limits])
         verdict = verdicts.verdicts_of_intervals(rows)
         failed = rows["reason"].isin([Reason.FAILED, Reason.NOT_REACHED])
         failed &= rows["verdict"] == Verdict.NOT_TESTABLE
@@ -108,8 +108,10 @@ class AdviceSeries:
         return rows.assign(within=verdict == Verdict.WITHIN, excluded=excluded)
 
     @property
-    def rows_at_end(self) -> pandas.DataFrame:
-        return self.rows_at_budgets(*end_kinds(self.tables.comparisons["budget"].unique()))
+    def outcomes_at_end(self) -> list[str]:
+        """The outcomes with a mean at the ends of the runs."""
+        rows = self.rows_at_budgets(*end_kinds(self.tables.comparisons["budget"].unique()))
+        return rows.loc[rows["mean"].notna(), "outcome"].unique().tolist()
 
     @functools.cached_property
     def disturbed_share(self) -> float:
@@ -175,11 +177,11 @@ class AdviceSeries:
     @functools.cached_property
     def metric_rows(self) -> pandas.DataFrame:
         """The rows of the first metric that was measured at the end; empty without one."""
-        rows, metrics = self.rows_at_end, self.request.metrics
-        is_metric = rows["outcome"].map(lambda name: tasks.metric(name, metrics) is not None)
-        rows = rows[is_metric.astype(bool) & rows["mean"].notna()]
-        keys = ["outcome", "budget"]
-        return rows[(rows[keys] == rows[keys].iloc[0]).all(axis=1)] if len(rows) else rows
+        metrics = (
+            name for name in self.outcomes_at_end if tasks.metric(name, self.request.metrics)
+        )
+        rows = limit_rows(self.tables.comparisons, next(metrics, ""))
+        return rows[rows["mean"].notna()]
 
     @functools.cached_property
     def candidates(self) -> list[int]:
@@ -302,26 +304,33 @@ class AdviceSeries:
 
 def from_tables(tables: AdviceTables, request: AdviceRequest) -> Iterator[AdviceSeries]:
     """Yield every series with three batch sizes or more, with its rows of the tables."""
-    frame = tables.comparisons.drop(columns=RATE)
-    for series in run_series.split_series(frame) if len(frame) else ():
+    for series in trainings.series_over_rates(tables.comparisons):
         if series.frame["batch_size"].nunique() < MIN_SIZES:
             continue
-        factors = {
-            name: series.frame[name].iloc[0]
-            for name in run_series.factor_columns(frame)
-            if series.frame[name].nunique(dropna=False) < 2
-        }
+        values = run_series.constant_factors(series.frame.drop(columns=RATE)).items()
+        factors = {name: value for name, value in values if value is not None}
         runs = select_factors(run_series.of_this_machine(tables.runs), factors)
         configured = runs.reindex(columns=[*{*_MACHINE_COLUMNS, *TIMING_FACTORS} - {"batch_size"}])
         timed_factors = configured.iloc[0].to_dict() if len(runs) else {}
         series_tables = AdviceTables(
-            tables.comparisons.loc[series.frame.index],
+            series.frame,
             runs,
             select_factors(tables.limits, timed_factors),
             *(select_factors(table, factors) for table in tables[3:]),
         )
         seed_seconds = request.price(runs["run"]) if "run" in runs else (math.nan, math.nan)
         yield AdviceSeries(series_tables, request, factors, seed_seconds)
+
+
+def limit_rows(compared: pandas.DataFrame, outcome: str) -> pandas.DataFrame:
+    """Return the comparisons of an outcome that limit batch sizes: at its first budget with means.
+
+    A cost is compared at a target or at equal ends, any other outcome at the ends of the runs.
+    """
+    kinds = COST_KINDS if outcome in COSTS else end_kinds(compared["budget"].unique())
+    rows = compared[compared["outcome"].eq(outcome) & compared["budget"].isin(kinds)]
+    budgets = [*rows.loc[rows["mean"].notna(), "budget"], *rows["budget"]]
+    return rows[rows["budget"].isin(budgets[:1])]
 
 
 def select_factors(frame: pandas.DataFrame, factors: Row) -> pandas.DataFrame:

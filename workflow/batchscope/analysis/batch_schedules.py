@@ -201,10 +201,7 @@ class _Arms:
         seeds = sorted({seed for arm in all_arms for seed in arm.axes[2]})
         by_analysis = []
         for count, share in stages.analyses_so_far(len(seeds), analyses):
-            ramp, *constant = (
-                replace(arm, runs=arm.runs[arm.runs["seed"].isin(seeds[:count])])
-                for arm in all_arms
-            )
+            ramp, *constant = (arm.with_seeds(seeds[:count]) for arm in all_arms)
             if all(arm.axes[2] for arm in (ramp, *constant)):
                 arms = replace(self, ramp=ramp, constant=constant)
                 by_analysis.append([replace(each, share=share) for each in contrasts(arms)])

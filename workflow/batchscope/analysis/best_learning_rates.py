@@ -38,7 +38,6 @@ class BestRate:
     learning_rate: float  # the best rate before scaling, as in the study
     rate: float  # the best effective rate
     by_seed: dict[int, float]  # seed -> its own best rate; NaN if it lacks a rate that was tried
-    runs: int  # number of finished runs at the best rate
 
     @property
     def edge(self) -> str:
@@ -100,7 +99,6 @@ def best_rates(rows: pandas.DataFrame) -> list[BestRate]:
             learning_rate=[*factors, math.nan][rate],
             rate=size_rates[rate],
             by_seed=dict(zip(seeds, rates_of_seeds, strict=True)),
-            runs=int(np.isfinite(losses[index, rate]).sum()) if rate >= 0 else 0,
         )
         result.append(choice)
     return result

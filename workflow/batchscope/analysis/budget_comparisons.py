@@ -145,7 +145,7 @@ def _with_earlier(
     earlier: dict[tuple[str, str], list[BudgetComparison]] = {}
     *earlier_stages, (_, share) = stages.analyses_so_far(len(series.axes[2]), analyses)
     for seeds, earlier_share in earlier_stages:
-        for comparison in compare(series.with_first_seeds(seeds)):
+        for comparison in compare(series.with_seeds(series.axes[2][:seeds])):
             key = (comparison.budget.kind, comparison.outcome)
             earlier.setdefault(key, []).append(replace(comparison, share=earlier_share))
     for comparison in compare(series):

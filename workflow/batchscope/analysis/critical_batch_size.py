@@ -43,10 +43,6 @@ class CriticalBatchSize(NamedTuple):
     lack_of_fit: float  # p-value of the departures from the curve; NaN without a test
     stray: tuple[int, ...]  # the sizes that depart from the curve, if this is significant
 
-    @property
-    def flagged(self) -> bool:
-        return is_significant(self.lack_of_fit)
-
 
 def is_significant(lack_of_fit: float) -> bool:
     return bool(lack_of_fit < LEVEL)

@@ -47,11 +47,10 @@ def _runs(series: AdviceSeries, *columns: str) -> pandas.DataFrame:
 
 def _evaluations(series: AdviceSeries) -> pandas.DataFrame:
     """Return the evaluations of finished runs with a validation loss, in order of updates."""
-    rows, runs = series.tables.trajectories, series.tables.runs
-    if rows.empty or runs.empty or _LOSS not in rows:
+    rows = series.tables.trajectories
+    if rows.empty or _LOSS not in rows:
         return pandas.DataFrame(columns=["run", "batch_size", RATE, "seed", _LOSS])
-    keys = [name for name in ("run", "machine") if name in rows and name in runs]
-    rows = rows[rows[_LOSS].notna()].merge(run_series.finished_runs(runs)[keys], on=keys)
+    rows = run_series.finished_runs(rows.dropna(subset=_LOSS))
     return rows.sort_values(UPDATES, kind="stable", ignore_index=True)
 
 

@@ -11,7 +11,7 @@ if all runs of another rate succeed, since it would never be chosen (see `chosen
 """
 
 import itertools
-import math
+import operator
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -30,6 +30,7 @@ from batchscope.study.outcomes import CONVERGENCE, END, LEVEL, TARGET, UPDATES
 SPENT_SHARE = 0.5  # share of the remaining level that an analysis spends
 IN_RACE, LEFT = "in_race", "left"
 Row = dict[str, Any]
+_p = operator.itemgetter("p")  # one-sided p-value of "the rate is worse"
 
 
 class Criterion(NamedTuple):
@@ -43,20 +44,6 @@ class Criterion(NamedTuple):
     losses: np.ndarray | None = None
 
 
-class Difference(NamedTuple):
-    """The difference between a rate and a better one of its batch size."""
-
-    criterion: Criterion
-    seeds: int  # number of seeds of the analysis
-    level: float  # level of the test and of the interval
-    against: int  # index of the better rate
-    p: float  # one-sided p-value of "the rate is worse"
-    # Mean ratio, or mean difference if a value is not positive; NaN if a run failed.
-    estimate: float = math.nan
-    low: float = math.nan
-    high: float = math.nan
-
-
 def levels_of_analyses(analyses: int) -> list[float]:
     """Return the level that each analysis spends; their sum is below `LEVEL`."""
     return [LEVEL * SPENT_SHARE * (1 - SPENT_SHARE) ** index for index in range(analyses)]
@@ -64,15 +51,17 @@ def levels_of_analyses(analyses: int) -> list[float]:
 
 def rates_that_leave(
     criteria: Sequence[Criterion], size: int, analyses: Sequence[int]
-) -> dict[int, Difference]:
-    """Return the rates of one batch size that leave the race: rate index -> difference.
+) -> dict[int, Row]:
+    """Return the rates of one batch size that leave the race: rate index -> columns of `RACE`.
+
+    They have the difference from a better rate; `against` is its index.
 
     Args:
         size: Index of the batch size.
         analyses: Numbers of seeds at the interim analyses, ascending. A rate with fewer seeds is
             compared when it has them.
     """
-    left: dict[int, Difference] = {}
+    left: dict[int, Row] = {}
     for seeds, level in zip(analyses, levels_of_analyses(len(analyses)), strict=True):
         # A rate has a seed if any criterion has a number for it.
         numbers = np.array([criterion.values[size, :, :seeds] for criterion in criteria])
@@ -93,23 +82,24 @@ def rates_that_leave(
                     if other != rate
                 )
                 # The other rate that is better most clearly decides.
-                by_criterion.append(min(differences, key=lambda difference: difference.p))
-            weakest = max(by_criterion, key=lambda difference: difference.p, default=None)
-            if weakest and weakest.p < pair_level:
+                by_criterion.append(min(differences, key=_p))
+            weakest = max(by_criterion, key=_p, default=None)
+            if weakest and _p(weakest) < pair_level:
                 left[rate] = weakest
     return left
 
 
 def _difference(
     criterion: Criterion, size: int, rate: int, other: int, seeds: int, level: float
-) -> Difference:
+) -> Row:
     """Return the difference of a rate from another one; p is 1 if they cannot be compared."""
     values, other_values = (criterion.values[size, index, :seeds] for index in (rate, other))
-    result = Difference(criterion, seeds, level, other, p=1.0)
+    result = {"budget": criterion.budget, "outcome": criterion.outcome, "level": level}
+    result |= {"left_after": seeds, "against": other, "p": 1.0}
     if not np.isfinite(other_values).all():
         return result
     if np.isinf(values).any():
-        return result._replace(p=0.0)
+        return {**result, "p": 0.0}
     if np.isnan(values).any():
         return result
     if criterion.losses is not None:
@@ -120,7 +110,7 @@ def _difference(
     contrast = Contrast(np.log(values / other_values) if is_ratio else values - other_values, low=0)
     ends = np.array([contrast.mean, *contrast.interval(level, level)])
     estimate, low, high = (np.exp(ends) if is_ratio else ends).tolist()
-    return result._replace(p=contrast.p, estimate=estimate, low=low, high=high)
+    return {**result, "p": contrast.p, "estimate": estimate, "low": low, "high": high}
 
 
 def table(
@@ -199,13 +189,6 @@ def _series_rows(
             }
             difference = left.get(rates.index(rate))
             if difference and run not in protected:
-                names = ("estimate", "low", "high", "level", "p")
-                row |= {
-                    "status": LEFT,
-                    "left_after": difference.seeds,
-                    "against": rates[difference.against],
-                    "budget": difference.criterion.budget,
-                    "outcome": difference.criterion.outcome,
-                    **{name: getattr(difference, name) for name in names},
-                }
+                better = rates[difference["against"]]
+                row |= {**difference, "status": LEFT, "against": better}
             yield row

@@ -112,7 +112,7 @@ def series_factors(frame: pandas.DataFrame, names: Iterable[str] | None = None) 
 
     def is_number(name: str) -> bool:
         factor = factor_maps.SERIES_FACTORS.get(name)
-        return factor.kind in ("int", "float") if factor else frame[name].dtype.kind in "iuf"
+        return factor.kind in ("int", "float") if factor else has_numbers(frame[name])
 
     # Of two factors that follow from each other, the text is kept: numbers are dropped first.
     for factor in sorted(kept, key=is_number, reverse=True):
@@ -121,6 +121,10 @@ def series_factors(frame: pandas.DataFrame, names: Iterable[str] | None = None) 
         if remaining and not distinct.duplicated(remaining).any():
             kept.remove(factor)
     return kept
+
+
+def has_numbers(column: pandas.Series) -> bool:
+    return column.dtype.kind in "iuf"
 
 
 def constant_factors(frame: pandas.DataFrame) -> dict[str, Any]:
@@ -150,7 +154,7 @@ def split_series(frame: pandas.DataFrame, names: Iterable[str] | None = None) ->
     if not factors:
         return [Series("", {}, frame)]
     result = []
-    numbers_last = sorted(factors, key=lambda name: frame[name].dtype.kind in "iuf")
+    numbers_last = sorted(factors, key=lambda name: has_numbers(frame[name]))
     ordered = frame.sort_values(numbers_last, key=_rank, kind="stable")
     for key, rows in ordered.groupby(factors, sort=False, dropna=False):
         values = dict(zip(factors, map(factor_maps.plain_value, key), strict=True))
@@ -164,7 +168,7 @@ def split_series(frame: pandas.DataFrame, names: Iterable[str] | None = None) ->
 
 def _rank(column: pandas.Series) -> np.ndarray:
     """Return the rank of each value: numbers ascend, texts keep their order of appearance."""
-    return pandas.factorize(column, sort=column.dtype.kind in "iuf", use_na_sentinel=False)[0]
+    return pandas.factorize(column, sort=has_numbers(column), use_na_sentinel=False)[0]
 
 
 def rows_with_factors(frame: pandas.DataFrame, factors: Mapping[str, Any]) -> pandas.DataFrame:

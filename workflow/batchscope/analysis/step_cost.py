@@ -62,7 +62,7 @@ def fit_step_cost(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> StepC
         blocks: Positive times, shape (sizes, rounds). A single round gives no interval of a cost.
         of_jobs: Whether each round is a job. Otherwise two batch sizes give no interval.
     """
-    sizes, table = _sorted_times(batch_sizes, blocks)
+    sizes, table = np.asarray(batch_sizes, float), np.asarray(blocks, float)
     medians = np.median(table, axis=1)
     costs, covariance, squares = _line(sizes, medians, 1 / medians)
     # If a cost is 0 or hardly more, the interval of the ratio has no upper end.
@@ -169,14 +169,6 @@ def memory_line(batch_sizes: Any, peaks_mb: Any) -> tuple[float, Interval]:
     return float(fixed), Interval(*map(float, (slope, slope - half, slope + half)))
 
 
-def _sorted_times(batch_sizes: Any, blocks: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return batch sizes in ascending order, and their times, shape (sizes, rounds)."""
-    sizes = np.asarray(batch_sizes, float).ravel()
-    table = np.asarray(blocks, float).reshape(len(blocks), -1)
-    order = np.argsort(sizes)
-    return sizes[order], table[order]
-
-
 def summary_columns(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> dict[str, Any]:
     """Return the columns of costs, noise, plateau and knee; arguments as for `fit_step_cost`."""
     fit = fit_step_cost(batch_sizes, blocks, of_jobs)
@@ -207,7 +199,8 @@ def knee_columns(sizes: Any, blocks: Any, cost: StepCost, noise: float) -> dict[
     Throughput is still rising if the knee is beyond the largest size. The largest size must also
     have at least the share of the best throughput.
     """
-    sizes, table = _sorted_times(sizes, blocks)
+    order = np.argsort(sizes)
+    sizes, table = np.asarray(sizes, float)[order], np.asarray(blocks, float)[order]
     speeds, reported_knee = sizes / np.median(table, axis=1), Interval()
     first, largest = sizes[[0, -1]]
     max_residual = max(MAX_LINE_RESIDUAL, math.log(noise) / 2)

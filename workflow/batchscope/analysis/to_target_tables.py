@@ -21,7 +21,7 @@ import pandas
 
 from batchscope.analysis import critical_batch_size, intervals, run_series, step_cost
 from batchscope.analysis.chosen_rates import RATE
-from batchscope.analysis.critical_batch_size import CriticalBatchSize
+from batchscope.analysis.critical_batch_size import CriticalBatchSize, is_significant
 from batchscope.analysis.intervals import Interval
 from batchscope.analysis.targets import ComparisonRequest, default_targets
 from batchscope.analysis.trainings import Choice, Trainings, for_experiment
@@ -160,7 +160,7 @@ def _fit_row(
         row |= {"fixed_seconds": step.fixed.mean, "seconds_per_image": step.per_image.mean}
         ends = [end if math.isfinite(end) else math.nan for end in step.half_batch[:3]]
         row |= intervals.columns("half_batch", ends)
-    if fit and step and not fit.flagged and not math.isnan(fit.critical_batch_size):
+    if fit and step and fit.critical_batch_size > 0 and not is_significant(fit.lack_of_fit):
         constants = fit.updates_min, fit.examples_min, step.fixed.mean, step.per_image.mean
         row |= fastest_columns(*constants, log_error(fit, step.half_batch))
     for axis, column in {"examples": "examples_fewest", "seconds": "measured_fastest"}.items():

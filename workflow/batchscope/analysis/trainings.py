@@ -9,7 +9,7 @@ made by `cube` from a number per run.
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -82,8 +82,8 @@ class Trainings:
         sizes, rates, seeds = (np.unique(column).tolist() for column in self._axis_columns)
         return sizes, rates, seeds
 
-    def with_first_seeds(self, seeds: int) -> Self:
-        runs = self.runs[self.runs["seed"].isin(self.axes[2][:seeds])]
+    def with_seeds(self, seeds: Sequence[int]) -> Self:
+        runs = self.runs[self.runs["seed"].isin(seeds)]
         evaluations = self.evaluations[self.evaluations["run"].isin(runs["run"])]
         return replace(self, runs=runs, evaluations=evaluations)
 

@@ -9,7 +9,9 @@ from typing import Any
 import pandas
 
 from batchscope.analysis import comparisons, intervals, noise_scales, racing, run_series, step_cost
+from batchscope.analysis.best_learning_rates import has_choice
 from batchscope.analysis.chosen_rates import RATE
+from batchscope.analysis.trainings import series_over_rates
 from batchscope.analysis.verdicts import verdicts_of_intervals
 from batchscope.core import display
 from batchscope.core.display import Unit
@@ -22,7 +24,7 @@ from batchscope.study.figures import FIGURES
 from batchscope.study.outcomes import CONVERGENCE, COSTS, END, EPOCHS, TARGET, Reason, Verdict
 from batchscope.study.plan import PlannedExperiment
 from batchscope.study.registry import ENTRIES, OUTCOME_MEASURES, TRAINING_TIMINGS
-from batchscope.study.table_entries import TIMING_TABLES, clipped_to_range
+from batchscope.study.table_entries import clipped_to_range
 
 Row = dict[str, Any]
 # Tab of comparisons -> kind of budget -> outcome of its rows, all outcomes if empty.
@@ -44,7 +46,7 @@ def build(results: ExperimentResults, cards: list[Row]) -> Row:
     """Return the parts of an experiment's section; `cards` come from `recommendation.cards`."""
     experiment, tables = results.experiment, results.tables
     trends = trend_rows(tables.trends)
-    answer = answering_rows(experiment, trends)
+    answer = answering_rows(experiment, trends, has_choice(tables.runs))
     command = next((run.command.words for run in experiment.commands.values()), ())
     return {
         "id": f"experiment-{experiment.name}",
@@ -122,13 +124,11 @@ def equal_budgets(compared: pandas.DataFrame) -> list[Row]:
     The winner of a tab is the winner of its first row.
     """
     groups = []
-    without_rate = compared.drop(columns="learning_rate", errors="ignore")
-    for series in run_series.split_series(without_rate) if len(compared) else ():
-        frame = compared.loc[series.frame.index]
-        sizes = sorted(map(int, frame["batch_size"].unique()))
+    for series in series_over_rates(compared) if len(compared) else ():
+        sizes = sorted(map(int, series.frame["batch_size"].unique()))
         tabs = []
         for name, budgets in _TABS.items():
-            if rows := list(_comparison_rows(frame, budgets, sizes)):
+            if rows := list(_comparison_rows(series.frame, budgets, sizes)):
                 tabs.append({"name": name, "rows": rows, "winner": winner(rows[0]["cells"])})
         if tabs:
             groups.append({"series": series.label, "sizes": sizes, "tabs": tabs})
@@ -166,8 +166,7 @@ def timings(sweeps: pandas.DataFrame) -> Row | None:
 
     A configuration with a missing requirement is in `left_out`.
     """
-    sweeps = sweeps.reindex(columns=[*dict.fromkeys([*sweeps, *TIMING_TABLES["sweeps"].columns])])
-    if sweeps[_MEASURED_TIMINGS].isna().all(axis=None):
+    if sweeps.empty or sweeps[_MEASURED_TIMINGS].isna().all(axis=None):
         return None
     rows = [
         _configuration(row, series.label)
@@ -254,7 +253,9 @@ def _trend_texts(row: Row) -> Row:
     }
 
 
-def answering_rows(experiment: PlannedExperiment, rows: list[Row]) -> list[Row]:
+def answering_rows(
+    experiment: PlannedExperiment, rows: list[Row], has_several_rates: bool
+) -> list[Row]:
     """Return the rows that answer an experiment's question: the trends of its primary columns.
 
     Without primary columns they are the outcomes of the figures that it names, or else of its
@@ -272,20 +273,12 @@ def answering_rows(experiment: PlannedExperiment, rows: list[Row]) -> list[Row]:
         for column in ENTRIES[name].columns_for(experiment.measures[name])
     }
     measured = [outcome for outcome in available if outcome in columns]
-    allowed = measured if _has_several_rates(experiment) else available
+    allowed = measured if has_several_rates else available
     figures = [FIGURES[name] for name in experiment.keys.figures]
     shown = [outcome for figure in figures for outcome in allowed if figure.shows(outcome)]
     answering = dict.fromkeys(shown or measured or ([] if columns else allowed))
     rows = [row for outcome in answering for row in at_end if row["outcome"] == outcome]
     return rows[:_MAX_ANSWERS]
-
-
-def _has_several_rates(experiment: PlannedExperiment) -> bool:
-    if len(experiment.vary.get(RATE, ())) > 1:
-        return True
-    runs = [{**run, "seed": 0} for run in experiment.runs.values()]
-    configurations = {tuple(run.values()) for run in runs}
-    return len(configurations) > len({tuple({**run, RATE: 0}.values()) for run in runs})
 
 
 def outcomes_by_change(answers: list[Row]) -> list[tuple[str, list[str]]]:

@@ -32,12 +32,6 @@ from batchscope.study.plan import PlannedExperiment, Study
 Row = dict[str, Any]
 _SCOPE = ("model", "dataset", "optimizer", "device")
 _MEAN = [f"mean{end}" for end in intervals.SUFFIXES]
-# Columns of the table of batch sizes: title, cost, and budgets of the comparison.
-_COST_COLUMNS = (
-    ("Time to target", SECONDS, [TARGET]),
-    ("Examples to target", EXAMPLES, [TARGET]),
-    ("Time", SECONDS, [kind for kind in outcomes.COST_KINDS if kind != TARGET]),
-)
 # Limit that excludes a batch size -> words, instead of those of the verdict.
 _BEYOND_WORDS = {SECONDS: "slower than the margin allows", MEMORY: "does not fit into memory"}
 _OPTIMIZER_CLASSES = {**run_factors.TITLES, "ftrl": "Ftrl", "lamb": "Lamb"}
@@ -247,17 +241,11 @@ def _training_length(
     return {**used, "falls": falls, "early": early, "patience": patience, "last": last}
 
 
-def _comparisons_at(compared: pandas.DataFrame, outcome: str, *budgets: str) -> pandas.DataFrame:
-    """Return the comparisons of an outcome at the first budget that has means."""
-    outcome_rows = compared[compared["outcome"] == outcome].set_index("batch_size", drop=False)
-    frames = [outcome_rows[outcome_rows["budget"] == budget] for budget in budgets]
-    return max(frames, key=lambda frame: (frame["mean"].notna().any(), len(frame) > 0))
-
-
 def _cost_to_target(compared: pandas.DataFrame, best: int, limits: Collection[str]) -> Row | None:
     """Return the cost of the best size to the target, in seconds unless examples rank the sizes."""
+    compared = compared[compared["budget"] != outcomes.EPOCHS]  # where runs reach no target
     for cost in (SECONDS, EXAMPLES, UPDATES)[EXAMPLES in limits :]:
-        costs = _comparisons_at(compared, cost, TARGET, EXAMPLES)
+        costs = advice_series.limit_rows(compared, cost).set_index("batch_size")
         if best in costs.index and pandas.notna(costs.loc[best, "mean"]):
             row = costs.loc[best]
             unit = text.unit(cost, [row["mean"]])
@@ -269,12 +257,11 @@ def _cost_to_target(compared: pandas.DataFrame, best: int, limits: Collection[st
 
 def _sizes_by_verdict(name: str, compared: pandas.DataFrame, sizes: Sequence[int]) -> Row:
     """Return the batch sizes by verdict on one outcome; `equal` if all `sizes` are within."""
-    ends = outcomes.end_kinds(compared["budget"].unique())
-    budgets = outcomes.COST_KINDS if name in COSTS else ends
-    compared = _comparisons_at(compared, name, *budgets)
+    compared = advice_series.limit_rows(compared, name)
     by_verdict = {kind: [] for kind in (Verdict.WITHIN, Verdict.BEYOND, "failed", "open")}
     by_size = verdicts.verdicts_of_intervals(compared)
-    for size, verdict, reason in zip(compared.index, by_size, compared["reason"], strict=True):
+    rows = zip(compared["batch_size"], by_size, compared["reason"], strict=True)
+    for size, verdict, reason in rows:
         kind = "failed" if reason in (Reason.FAILED, Reason.NOT_REACHED) else verdict
         by_verdict[kind if kind in by_verdict else "open"].append(int(size))
     unit = display.Unit(" %", 100.0) if name in COSTS else text.difference_unit(name)
@@ -293,11 +280,12 @@ def _size_table(
 ) -> Row:
     """Return the table with a row per batch size: its verdict, and the columns that have values."""
     columns = {"Learning rate": {row["batch_size"]: row["rate"] for row in sizes}}
-    for title, cost, budgets in _COST_COLUMNS:
-        costs = _comparisons_at(compared, cost, *budgets)
+    for cost in (SECONDS, EXAMPLES):
+        costs = advice_series.limit_rows(compared, cost).set_index("batch_size")
         unit = text.unit(cost, costs["mean"])
         texts = {int(size): text.level(cost, row[_MEAN], unit) for size, row in costs.iterrows()}
-        columns[title + display.aside(unit.suffix.strip())] = texts
+        place = " to target" if costs["budget"].eq(TARGET).any() else ""
+        columns[text.label(cost) + place + display.aside(unit.suffix.strip())] = texts
     for row in expected:
         if row["name"] not in (PATIENCE, SECONDS):
             columns.setdefault(text.label(row["name"]), {})[row["batch_size"]] = row["shown"]

@@ -25,10 +25,8 @@ PUBLISHED_COLUMNS = [
 ]
 
 
-def table(
-    experiment: PlannedExperiment, tables: Mapping[str, pandas.DataFrame]
-) -> pandas.DataFrame:
-    """Return one row for each published value of an experiment."""
+def table(experiment: PlannedExperiment, runs: pandas.DataFrame) -> pandas.DataFrame:
+    """Return one row for each published value of an experiment, from runs.csv."""
     rows, user_columns = [], []
     for figure, body in experiment.keys.published.items():
         document = " ".join(body.figure.split())
@@ -43,7 +41,7 @@ def table(
             for column, values in series.columns.items():
                 for size, value in zip(series.batch_sizes, values, strict=True):
                     row = {**first, "batch_size": size, "column": column, "value": value}
-                    rows.append({**row, **measured_value(column, size, factors, tables)})
+                    rows.append({**row, **measured_value(column, size, factors, runs)})
     # With dtype object, a column with gaps keeps its whole numbers.
     columns = [*PUBLISHED_COLUMNS, *dict.fromkeys(user_columns)]
     return pandas.DataFrame(rows, columns=columns, dtype=object)
@@ -57,13 +55,11 @@ def _command_column(factor: str, value: Any) -> tuple[str, Any]:
 
 
 def measured_value(
-    column: str, size: int, factors: Mapping[str, Any], tables: Mapping[str, pandas.DataFrame]
+    column: str, size: int, factors: Mapping[str, Any], runs: pandas.DataFrame
 ) -> dict[str, Any]:
     """Return the value of this study for a cell of a series, or the reason why it has none."""
-    frame = tables.get("runs", pandas.DataFrame())
-    for factor in factors.keys() & {*frame}:
-        frame = frame[frame[factor] == factors[factor]]
-    frame = run_series.of_this_machine(frame)
+    known_factors = {name: value for name, value in factors.items() if name in runs}
+    frame = run_series.of_this_machine(run_series.rows_with_factors(runs, known_factors))
     if frame.empty:
         return {"here_reason": Reason.NO_VALUE}
     frame = frame[frame["batch_size"] == size]

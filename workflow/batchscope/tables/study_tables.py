@@ -114,7 +114,7 @@ def make(
     tables["limits"] = timing_tables.limiting_sweeps(*args)
     tables |= decision_tables(study, experiment, tables, default_target)
     tables["advice"] = recommendations(results, planned, tables)
-    tables["published"] = published.table(planned, tables)
+    tables["published"] = published.table(planned, tables["runs"])
     return {name: tables[name] for name in TABLES}
 
 
@@ -130,6 +130,7 @@ def decision_tables(
     trajectories = target_trajectories = tables["trajectories"]
     margins = {**keys.margins, SECONDS: MAX_SLOWDOWN}
     request = ComparisonRequest(keys.budgets, margins, analyses, default_target, planned.metrics)
+    race_request = request._replace(analyses=planned.race)
     comparisons_at_budgets = list(budget_comparisons.for_experiment(runs, trajectories, request))
     before_end = [item for item in comparisons_at_budgets if item.budget.kind != END]
     if run_series.follows_horizon(trajectories):
@@ -147,10 +148,7 @@ def decision_tables(
             tables["branches"], tables["branch_points"], tolerance, analyses
         ),
         "ramps": batch_schedules.ramps_table(runs, keys.margins, analyses),
-        RACE: racing.table(
-            *(runs, trajectories, request._replace(analyses=planned.race)),
-            _protected(study, planned),
-        ),
+        RACE: racing.table(runs, trajectories, race_request, _protected(study, planned)),
     }
 
 

@@ -11,11 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas
 
-from batchscope.analysis import (
-    run_series,
-    step_cost,
-    timing_rows,
-)
+from batchscope.analysis import run_series, step_cost, timing_rows
 from batchscope.host import requirements
 from batchscope.store import jobs, records
 from batchscope.study import names, run_factors

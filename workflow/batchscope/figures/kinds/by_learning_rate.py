@@ -40,7 +40,7 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
     frame[_RATE] = best_learning_rates.effective_rates(runs).to_numpy()
     for group in best_learning_rates.series_over_rates(runs.reset_index(drop=True)):
         choices = best_learning_rates.best_rates(group.frame)
-        if fit := best_learning_rates.exponent([choice for choice in choices if choice.runs]):
+        if fit := best_learning_rates.exponent(choices):
             frame.loc[group.frame.index, _EXPONENT] = [*fit.interval[:3], fit.factor]
             frame.loc[group.frame.index, "exponent_bound"] = fit.bound
         for choice in choices:

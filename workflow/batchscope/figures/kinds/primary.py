@@ -10,7 +10,7 @@ import numpy as np
 import pandas
 from matplotlib.figure import Figure
 
-from batchscope.analysis import run_series
+from batchscope.analysis import advice_series, run_series
 from batchscope.analysis.advice import Item, listed_sizes
 from batchscope.analysis.chosen_rates import RATE
 from batchscope.analysis.targets import Target
@@ -21,7 +21,7 @@ from batchscope.figures.kinds import by_batch_size
 from batchscope.store import records
 from batchscope.study import outcomes, specifications, tasks
 from batchscope.study.figures import PRIMARY
-from batchscope.study.outcomes import COST_KINDS, COSTS, TARGET, end_kinds
+from batchscope.study.outcomes import COSTS, TARGET
 from batchscope.study.specifications import Panel, Scale
 from batchscope.study.table_entries import value_range
 
@@ -84,10 +84,8 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
 
 
 def _outcome_rows(series: FigureTables, outcome: str) -> pandas.DataFrame:
-    advice, comparisons = series.advice, series.comparisons
-    budgets = COST_KINDS if outcome in COSTS else end_kinds(comparisons["budget"].unique())
-    compared = comparisons[comparisons["outcome"].eq(outcome) & comparisons["mean"].notna()]
-    compared = compared[compared["budget"].isin(budgets)].drop_duplicates("batch_size")
+    advice, compared = series.advice, advice_series.limit_rows(series.comparisons, outcome)
+    compared = compared[compared["mean"].notna()].drop_duplicates("batch_size")
     if compared.empty:
         return pandas.DataFrame(columns=_COLUMNS)
     recommended = advice[advice["item"].eq(Item.RECOMMENDATION) & advice["batch_size"].notna()]
@@ -104,22 +102,19 @@ def _seed_values(
     """Return the value of each seed, at the learning rate of the comparison if it has one."""
     keys, rates = ["batch_size", "seed"], ["batch_size"]
     rates += [RATE] if compared[RATE].notna().all() else []
-    runs, evaluations = series.runs, series.trajectories
+    rows, evaluations = run_series.finished_runs(series.runs), series.trajectories
     if compared["budget"].iloc[0] == TARGET:
         target = Target(*compared[["budget_column", "budget_value"]].iloc[0])
         chosen_evaluations = evaluations.merge(compared[rates], on=rates)
         costs = target.crossings(chosen_evaluations, outcome, keys, series.metrics)
         costs = costs.where(np.isfinite(costs)).rename_axis(keys).rename("value")
         return costs.reset_index().assign(target_column=target.column, target_value=target.value)
-    runs = run_series.finished_runs(runs)
     if compared["budget"].iloc[0] == outcomes.CONVERGENCE and outcome in evaluations:
-        run_keys = [name for name in figure_rows.RUN_KEYS if name in runs and name in evaluations]
-        evaluations = evaluations.dropna(subset="validation_loss").merge(runs[run_keys])
+        evaluations = run_series.finished_runs(evaluations.dropna(subset="validation_loss"))
         if evaluations[outcome].notna().all():
-            lowest = evaluations.groupby(run_keys)["validation_loss"].idxmin()
-            runs = runs.drop(columns=outcome, errors="ignore")
-            runs = runs.merge(evaluations.loc[lowest, [*run_keys, outcome]], on=run_keys)
-    values = runs.merge(compared[rates], on=rates).rename(columns={outcome: "value"})
+            run_keys = [name for name in figure_rows.RUN_KEYS if name in evaluations]
+            rows = evaluations.loc[evaluations.groupby(run_keys)["validation_loss"].idxmin()]
+    values = rows.merge(compared[rates], on=rates).rename(columns={outcome: "value"})
     return values.reindex(columns=[*keys, "value"]).dropna(subset="value")
 
 
