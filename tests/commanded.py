@@ -1,8 +1,6 @@
 """A study whose runs a small script makes, and such runs by hand."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ from batchscope.core import disk
 from batchscope.store import paths, records
 from batchscope.study import plan, planner
 from batchscope.study.registry import VERSIONS
-from project import ROOT
+from project import ROOT, python
 
 # Takes its settings as `name=value`; what it does depends on `mode`. Its loss falls with the
 # updates, sooner with small batches, as a table of tests.own_table does.
@@ -77,9 +75,7 @@ def make(results: Path, name: str, found: plan.PlannedExperiment) -> tuple[int, 
     """Makes a run as its job does; returns exit status and output."""
     folder = paths.run_folder(results, name)
     disk.write_json(folder / paths.COMMAND_NOTE, found.commands[name].model_dump())
-    done = subprocess.run(
-        words(results, name), cwd=ROOT, capture_output=True, text=True, timeout=300
-    )
+    done = python(*words(results, name))
     return done.returncode, done.stdout + done.stderr
 
 
@@ -95,10 +91,9 @@ def write(results: Path, name: str, run: Any, rows: pandas.DataFrame, **record: 
     disk.write_json(paths.run_record(folder), known)
 
 
-def words(results: Path, name: str) -> list[str]:
+def words(results: Path, name: str) -> list[object]:
     """The words of the job of a run."""
-    step = [str(ROOT / "workflow" / "run.py"), "run_command", "--results", str(results)]
-    return [sys.executable, *step, "--command", name]
+    return [ROOT / "workflow" / "run.py", "run_command", "--results", results, "--command", name]
 
 
 def record(results: Path, name: str) -> dict:

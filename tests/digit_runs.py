@@ -4,13 +4,12 @@ import functools
 import json
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 
-from project import ROOT
+from project import ROOT, start
 
 DIGITS = {
     "source": "digits",
@@ -46,9 +45,7 @@ def _warm() -> dict[str, str]:
 
 def door(*arguments: str, **options) -> subprocess.Popen:
     """Starts a step; a fork of the server runs it, where the step may share one."""
-    command = [sys.executable, str(ROOT / "workflow" / "run.py"), *arguments]
-    environment = {**os.environ, **_warm()}
-    return subprocess.Popen(command, cwd=ROOT, text=True, env=environment, **options)
+    return start("workflow/run.py", *arguments, environment=_warm(), **options)
 
 
 def step(*arguments: str) -> tuple[int, str]:

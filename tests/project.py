@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -110,17 +110,17 @@ def python(*words: object, **environment: str) -> subprocess.CompletedProcess:
     )
 
 
-def start(code: str, *words: object, **options: Any) -> subprocess.Popen:
-    """Start `python -c CODE WORDS`; it can import the library, and it receives SIGINT."""
+def start(
+    *words: object, environment: Mapping[str, str] = {}, **options: Any
+) -> subprocess.Popen[str]:
+    """Start `python WORDS`; it can import the library, and it receives SIGINT."""
     return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, words)],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "workflow")},
+        [sys.executable, *map(str, words)],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "workflow"), **environment},
         text=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
         # Where the tests run in the background, a child would ignore SIGINT.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        **options,
+        **{"cwd": ROOT, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, **options},
     )
 
 

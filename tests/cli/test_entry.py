@@ -1,9 +1,11 @@
 """The command line: its help, invalid words, hostile files; and the stages of `decide`."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -12,7 +14,7 @@ import run
 from batchscope.cli import entry
 from batchscope.core import disk
 from batchscope.store import interims, paths, progress
-from project import forked
+from project import forked, start
 from small_study import config
 
 RUN = "digits-1f0a93c2+small_cnn+bs=8+lr=0.1+opt=sgd+ep=1+seed=0"
@@ -65,13 +67,14 @@ def test_a_reader_that_is_gone_ends_a_command_quietly():
     reader, writer = os.pipe()
     os.close(reader)
     code = "from batchscope.cli import entry; entry.main(['explain'])"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(
-        command, stdout=writer, stderr=subprocess.PIPE, env=environment, timeout=60
-    )
+    process = start("-c", code, stdout=writer, stderr=subprocess.PIPE)
     os.close(writer)
-    assert (done.returncode, done.stderr) == (1, b"")
+    assert (process.communicate(timeout=60)[1], process.returncode) == ("", 1)
+
+
+def test_a_command_may_have_no_stdout(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)  # as Python does after `>&-`
+    entry.main(["explain", "batch_size"])
 
 
 def test_a_pipe_is_not_read():
@@ -79,8 +82,10 @@ def test_a_pipe_is_not_read():
     assert refused("plan", "--configfile", "pipe").startswith("pipe: ")
 
 
-def test_a_file_in_place_of_the_results():
-    Path("results").touch()
+def test_a_file_or_a_broken_link_in_place_of_the_results():
+    Path("results").symlink_to("file")
+    assert refused("watch", "--once").startswith("results: received a broken link; ")
+    Path("file").touch()
     assert refused("watch", "--once").startswith("results: received a file; ")
 
 
@@ -153,9 +158,16 @@ def snakemake(tmp_path, monkeypatch):
             path.parent.mkdir(parents=True, exist_ok=True)
             cells = ("a", "28", "", "" if number >= len(study["experiments"]) + 2 else "9", "[]")
             disk.write_rows(path, COLUMNS, [dict(zip(COLUMNS, cells, strict=True))])
-        return subprocess.CompletedProcess(command, 3 if "--fail" in command else 0)
+        status = 3 if "--fail" in command else 0
 
-    monkeypatch.setattr(subprocess, "run", make_stage)
+        def wait():
+            if "--stop" in command:
+                os.kill(os.getpid(), signal.SIGINT)
+            return status
+
+        return SimpleNamespace(wait=wait, returncode=status, send_signal=commands.append)
+
+    monkeypatch.setattr(subprocess, "Popen", make_stage)
     return commands
 
 
@@ -179,6 +191,11 @@ def test_a_command_that_makes_no_stage_is_not_repeated(snakemake, option, status
         run.main(["decide", option, "--configfile", "study.yaml"])
     assert len(snakemake) == 1
     assert end.value.code == status or status in str(end.value.code)
+
+
+def test_a_signal_is_passed_on_to_snakemake_which_ends_the_jobs(snakemake):
+    run.main(["decide", "--stop", "--cores", "2", "--configfile", "c.yaml"])
+    assert snakemake[1:] == [signal.SIGINT]
 
 
 def test_a_study_without_stages_is_run_once(snakemake):

@@ -102,7 +102,7 @@ def path(tmp_path) -> Path:
 
 @pytest.fixture
 def holder(path):
-    process = project.start(HOLDING, path)
+    process = project.start("-c", HOLDING, path)
     assert process.stdout.readline() == "held\n"
     yield process
     process.kill()

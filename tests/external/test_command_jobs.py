@@ -3,12 +3,12 @@
 import os
 import signal
 import subprocess
-from pathlib import Path
 
 import psutil
 import pytest
 
 import commanded
+import project
 from batchscope.core import disk
 from batchscope.store import paths, progress
 from batchscope.study.registry import VERSIONS
@@ -78,7 +78,10 @@ def test_what_is_none_fails_and_shows_its_last_lines(tried, mode, said):
 
 
 def test_alone_its_times_count_with_the_threads_of_the_study_and_no_process_is_left(tmp_path):
-    script = 'env > "$0/env"; setsid sleep 300 & echo $! > "$0/pid"; exec python script.py "$@"'
+    script = (
+        'env > "$0/env"; setsid sleep 300 & echo $! > "$0/pid"; yes | head -n 1;'
+        'exec python script.py "$@"'
+    )
     words = ["bs={batch_size}", "seed={seed}", "out={run_dir}"]
     result = commanded.planned(
         tmp_path,
@@ -94,6 +97,8 @@ def test_alone_its_times_count_with_the_threads_of_the_study_and_no_process_is_l
     folder = paths.run_folder(results, name)
     lines = (folder / paths.COMMAND_FOLDER / "env").read_text().splitlines()
     assert {"MINE=8", "OMP_NUM_THREADS=3", "CUDA_VISIBLE_DEVICES="} <= {*lines}
+    # SIGPIPE ended `yes`, without a message about a broken pipe.
+    assert (folder / paths.COMMAND_OUTPUT).read_text() == "y\nmode ok\n"
     assert not psutil.pid_exists(int((folder / paths.COMMAND_FOLDER / "pid").read_text()))
     record = commanded.record(results, name)
     rows = disk.read_rows(folder / paths.TRAJECTORY, "seconds")
@@ -138,27 +143,22 @@ def test_an_input_that_changed_since_it_was_planned_is_refused(tmp_path):
     assert not (paths.run_folder(tmp_path / "results", name) / paths.COMMAND_FOLDER).exists()
 
 
-def started(results: Path, name: str, result, wait: Path) -> subprocess.Popen:
-    """Starts the job of a run whose script waits, and returns once it does."""
+@pytest.fixture
+def waiting(tmp_path, request):
+    """The job of a run whose script waits."""
+    keys = getattr(request, "param", {})
+    result = commanded.planned(tmp_path / "mine", vary={"batch_size": [8]}, **keys)
+    (name,) = result.commands
+    results, wait = tmp_path / "results", tmp_path / "wait"
     wait.touch()
     folder = paths.run_folder(results, name)
     disk.write_json(folder / paths.COMMAND_NOTE, result.commands[name].model_dump())
-    environment = {**os.environ, "BATCHSCOPE_TEST_WAIT": str(wait)}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    words = commanded.words(results, name)
-    job = subprocess.Popen(words, cwd=ROOT, env=environment, start_new_session=True, **pipes)
+    environment = {"BATCHSCOPE_TEST_WAIT": str(wait)}
+    options = {"stderr": subprocess.STDOUT, "start_new_session": True}
+    job = project.start(*commanded.words(results, name), environment=environment, **options)
     output = folder / paths.COMMAND_OUTPUT
     wait_for(lambda: job.poll() is not None or (output.exists() and output.stat().st_size))
     assert job.poll() is None
-    return job
-
-
-@pytest.fixture
-def waiting(tmp_path):
-    result = commanded.planned(tmp_path / "mine", vary={"batch_size": [8]})
-    (name,) = result.commands
-    results, wait = tmp_path / "results", tmp_path / "wait"
-    job = started(results, name, result, wait)
     yield results, name, result, wait, job
     job.kill()
     job.communicate()
@@ -196,12 +196,9 @@ def test_when_it_is_killed_nothing_of_the_command_goes_on(waiting, killed):
     assert (code, output) == (0, f"{name}: finished\n") and not left.exists()
 
 
-def test_a_run_that_resumes_keeps_its_folder_and_has_no_time(tmp_path):
-    keys = {"vary": {"batch_size": [8]}, "resume": True, "alone": True}
-    result = commanded.planned(tmp_path / "mine", **keys)
-    (name,) = result.commands
-    results, wait = tmp_path / "results", tmp_path / "wait"
-    job = started(results, name, result, wait)
+@pytest.mark.parametrize("waiting", [{"resume": True, "alone": True}], indirect=True)
+def test_a_run_that_resumes_keeps_its_folder_and_has_no_time(waiting):
+    results, name, result, wait, job = waiting
     files = paths.run_folder(results, name) / paths.COMMAND_FOLDER
     (files / "checkpoint").touch()
     job.kill()

@@ -1,8 +1,6 @@
 """Steps in forks of the server or of their job: same bits, same exit status, same death."""
 
 import contextlib
-import functools
-import os
 import shlex
 import signal
 import socket
@@ -35,7 +33,7 @@ class Launcher:
             f"fork_server.launch(Path({str(ROOT / 'workflow')!r}));"
             "print(flush=True); sys.stdin.read()"
         )
-        self.process = project.start(code)
+        self.process = project.start("-c", code)
         self.process.stdout.readline()
         self.environment = {"BATCHSCOPE_SNAKEMAKE_PID": str(self.process.pid)}  # of its jobs
         self.server = psutil.Process(self.process.pid).children()[0]
@@ -56,14 +54,12 @@ def start(
     made: Launcher, results: Path | str, *words: str, shell: bool = False, cwd: Path = ROOT
 ) -> subprocess.Popen:
     """Starts a step as a job that knows the fork server."""
-    command = [sys.executable, str(ROOT / "workflow" / "run.py"), *words, "--results", str(results)]
+    command = [str(ROOT / "workflow" / "run.py"), *words, "--results", str(results)]
+    options = {"cwd": cwd, "stderr": subprocess.PIPE, "environment": made.environment}
     if shell:  # one that waits for the step, as between Snakemake and most jobs
-        command = ["/bin/sh", "-c", f"{shlex.join(command)}; exit $?"]
-    environment = {**os.environ, **made.environment}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    # Where the tests run in the background, a child would ignore SIGINT.
-    heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    return subprocess.Popen(command, cwd=cwd, text=True, env=environment, preexec_fn=heard, **pipes)
+        command = ["-c", f"{shlex.join([sys.executable, *command])}; exit $?"]
+        options["executable"] = "/bin/sh"
+    return project.start(*command, **options)
 
 
 def run_step(made: Launcher, results: Path, *words: str) -> tuple[int, str]:
@@ -253,7 +249,7 @@ figures.write(sys.argv[1], [*figures.FIGURES][:2], sys.argv[1], processes=2)
 
 def started_by(program: str, count: int, *arguments: str) -> tuple[subprocess.Popen, list]:
     """Run a program; return it with the processes that it says to have started."""
-    process = project.start(program, *arguments)
+    process = project.start("-c", program, *arguments)
     return process, [psutil.Process(int(process.stdout.readline())) for _ in range(count)]
 
 

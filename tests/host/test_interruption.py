@@ -33,7 +33,7 @@ sys.exit(fork_server.run([sys.argv[1]], main))
 
 
 def start(code: str, *words: str) -> subprocess.Popen:
-    return project.start(code, *words, stderr=subprocess.PIPE, start_new_session=True)
+    return project.start("-c", code, *words, stderr=subprocess.PIPE, start_new_session=True)
 
 
 @pytest.mark.parametrize("step", ["figures", "train"], ids=["in its process", "in a copy of it"])

@@ -224,6 +224,14 @@ def test_the_end_of_a_call_is_about_its_report(whole):
     assert session.closing_lines(whole, [whole.report]) == [f"{whole.report}: 8 is best."]
 
 
+def test_a_full_disk_at_the_start_is_an_error_without_a_traceback(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    Path("results", "studies").mkdir(parents=True)
+    Path("results", "studies", "s").touch()  # in place of a folder, as no disk is full here
+    with pytest.raises(SystemExit, match="results/studies/s: "):
+        session.start(made())
+
+
 def test_an_interrupted_call_shows_no_errors(monkeypatch):
     def is_shown(level):
         return session.is_shown(logging.LogRecord("", level, "", 0, "A job failed.", (), None))
@@ -233,9 +241,10 @@ def test_an_interrupted_call_shows_no_errors(monkeypatch):
     assert is_shown(logging.WARNING) and not is_shown(logging.ERROR)
 
 
-# SIGTERM arrives while the main thread holds the lock of Snakemake's scheduler.
+# SIGTERM arrives while the main thread holds the lock of Snakemake's scheduler, and one that
+# `Thread.join` holds in Python 3.11 and 3.12.
 SNAKEFILE = """
-import os, signal
+import contextlib, os, signal, threading
 from batchscope.rules import session
 from snakemake.scheduling.job_scheduler import JobScheduler
 
@@ -245,7 +254,8 @@ finish_jobs = JobScheduler._finish_jobs
 def stop_and_finish_jobs(scheduler):
     assert scheduler._lock.locked()
     JobScheduler._finish_jobs = finish_jobs
-    os.kill(os.getpid(), signal.SIGTERM)
+    with getattr(threading, "_shutdown_locks_lock", contextlib.nullcontext()):
+        os.kill(os.getpid(), signal.SIGTERM)
     finish_jobs(scheduler)
 
 JobScheduler._finish_jobs = stop_and_finish_jobs

@@ -1,7 +1,6 @@
 """What a training reports of itself while it runs, and who reads it."""
 
 import errno
-import functools
 import json
 import os
 import platform
@@ -86,7 +85,7 @@ def test_a_training_reports_and_another_process_sees_it(digits, tmp_path):
     with open(log, "w") as file:
         training = door("train", *arguments, stdout=file, stderr=subprocess.STDOUT)
         wait_for(lambda: "Epoch " in log.read_text() or training.poll() is not None)
-        once = door("watch", "--once", "--results", str(results), stdout=subprocess.PIPE)
+        once = door("watch", "--once", "--results", str(results))
         output, _ = once.communicate(timeout=300)
         training.send_signal(signal.SIGTERM)
         training.wait(timeout=300)
@@ -97,10 +96,7 @@ def test_a_training_reports_and_another_process_sees_it(digits, tmp_path):
 
 @pytest.mark.slow
 def test_watch_ends_quietly(tmp_path):
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    # Where the tests run in the background, a child would ignore SIGINT.
-    heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    watching = door("watch", "--results", str(tmp_path), preexec_fn=heard, **pipes)
+    watching = door("watch", "--results", str(tmp_path), stderr=subprocess.PIPE)
     assert watching.stdout.readline() == "No training, measure or timing runs now.\n"
     watching.send_signal(signal.SIGINT)
     assert watching.wait(timeout=300) == 130

@@ -4,7 +4,6 @@ import ast
 import functools
 import importlib
 import json
-import os
 import pkgutil
 import re
 import subprocess
@@ -18,7 +17,7 @@ import yaml
 from batchscope import PACKAGES
 from batchscope.core import project_files
 from batchscope.study.registry import MEASURES, TIMINGS
-from project import ROOT
+from project import ROOT, start
 
 LIBRARY = ROOT / "workflow" / "batchscope"
 
@@ -244,16 +243,9 @@ for code in sys.stdin:
 @pytest.fixture(scope="module")
 def loaded_modules() -> dict[str, list[str]]:
     """Name -> the modules that are imported once it is done."""
-    done = subprocess.run(
-        [sys.executable, "-c", CODE],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "workflow")},
-        input="".join(f"{json.dumps(code)}\n" for code, _ in THINGS.values()),
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return dict(zip(THINGS, map(json.loads, done.stdout.splitlines()), strict=True))
+    texts = "".join(f"{json.dumps(code)}\n" for code, _ in THINGS.values())
+    output, _ = start("-c", CODE).communicate(texts)
+    return dict(zip(THINGS, map(json.loads, output.splitlines()), strict=True))
 
 
 @pytest.mark.parametrize("name", THINGS)

@@ -45,7 +45,7 @@ def main(words: list[str]) -> None:
         if "results" in arguments:
             check_folder(arguments["results"])
         call(**arguments)
-        sys.stdout.flush()
+        print(end="", flush=True)
     except UserError as error:
         sys.exit(str(error))
     except BrokenPipeError:  # A reader such as `head` has ended. The last flush must not fail.
@@ -101,9 +101,10 @@ def decide(snakemake_options: list[str]) -> None:
     study = plan_study(*config.study_of_command(snakemake_options), results)
     analysis = interims.last(results, study.folder_name)
     while True:
-        status = subprocess.run([sys.executable, "-m", "snakemake", *snakemake_options]).returncode
-        if status:
-            sys.exit(status)
+        snakemake = subprocess.Popen([sys.executable, "-m", "snakemake", *snakemake_options])
+        with fork_server.forwarded_signals(snakemake.send_signal):
+            if snakemake.wait():
+                sys.exit(snakemake.returncode)
         if not study.has_stages or not interims.is_open(results, study.folder_name):
             return
         before, analysis = analysis, interims.last(results, study.folder_name)
@@ -236,7 +237,5 @@ def serve(snakemake_pid: int, descriptor: int) -> None:
     `fork_server.serve` returns only in a forked process, with the arguments of the step to run.
     """
     parser()
-    words = fork_server.serve(
-        snakemake_pid, descriptor, steps.can_share, _TRAINING_MODULES, _TABLE_MODULES
-    )
-    main(words)
+    modules = _TRAINING_MODULES, _TABLE_MODULES
+    main(fork_server.serve(snakemake_pid, descriptor, steps.can_share, *modules))

@@ -50,8 +50,7 @@ class DamagedFileError(UserError):
 
 
 def unexpected(where: Path | str, received: str, expected: str, hint: str = "") -> UserError:
-    text = f"{where}: received {received}; {expected} is expected{display.aside(hint)}."
-    return UserError(text)
+    return UserError(f"{where}: received {received}; {expected} is expected{display.aside(hint)}.")
 
 
 def is_content_error(error: OSError) -> bool:
@@ -107,5 +106,6 @@ def check_regular(path: Path | str, expected: str) -> None:
 
 
 def check_folder(path: Path | str) -> None:
-    if Path(path).exists() and not Path(path).is_dir():
-        raise unexpected(path, "a file", "a folder, or nothing,")
+    if not Path(path).is_dir() and (Path(path).exists() or Path(path).is_symlink()):
+        received = "a file" if Path(path).exists() else "a broken link"
+        raise unexpected(path, received, "a folder, or nothing,")

@@ -28,9 +28,8 @@ def label(status: str) -> str:
 
 def label_count(status: str, count: int) -> str:
     """Return `18 left out (no GPU)`, or `2 diverged` for a status of a finished job."""
-    return (
-        f"{count} left out ({LABELS[status]})" if status in LABELS else f"{count} {label(status)}"
-    )
+    text = f"left out ({LABELS[status]})" if status in LABELS else label(status)
+    return f"{count} {text}"
 
 
 class MissingRequirement(NamedTuple):

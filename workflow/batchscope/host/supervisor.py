@@ -94,7 +94,8 @@ def main(command: list[str]) -> None:
 def _run_command(command: list[str]) -> None:
     set_parent_death_signal()
     prefer_for_oom_kill()
-    for signum in (signal.SIGTERM, signal.SIGINT):
+    # Python ignores the last two, which would otherwise keep `yes | head` from ending.
+    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(signum, signal.SIG_DFL)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     try:

@@ -82,12 +82,12 @@ def handle_sigterm_in_a_thread(scheduler_class: Any) -> None:
     """Let SIGTERM stop Snakemake after its running jobs, whenever the signal arrives.
 
     Snakemake's own handler waits for a lock of the scheduler. In the main thread, which may hold
-    that lock already, it would wait for ever.
+    that lock already, it would wait for ever. The start of a daemon thread waits for no lock.
     """
     exit_gracefully = scheduler_class.exit_gracefully
 
     def start_thread(*arguments: Any) -> None:
-        threading.Thread(target=exit_gracefully, args=arguments).start()
+        threading.Thread(target=exit_gracefully, args=arguments, daemon=True).start()
 
     scheduler_class.exit_gracefully = start_thread
 
@@ -105,15 +105,18 @@ def is_shown(record: logging.LogRecord) -> bool:
 
 def start(study: CalledStudy) -> None:
     """Check user data and models, and leave notes for the jobs; exit if a check fails."""
-    delete_leftovers(RESULTS)
-    rules_study.note_owner(study.folder, study.plan.name, study.config_path)
-    # Notes are no part of commands, because a changed command would make every run again. The
-    # epochs that measures read, the study's place and the needs of a run change no result.
-    jobs.note_epochs(study.table)
-    for state in study.table.by_record.values():
-        run = study.plan.commands.get(state.job.subject)
-        if run and not state.is_complete:
-            disk.write_json(state.job.path.with_name(paths.COMMAND_NOTE), run.model_dump())
+    try:
+        delete_leftovers(RESULTS)
+        rules_study.note_owner(study.folder, study.plan.name, study.config_path)
+        # Notes are no part of commands, because a changed command would make every run again. The
+        # epochs that measures read, the study's place and the needs of a run change no result.
+        jobs.note_epochs(study.table)
+        for state in study.table.by_record.values():
+            run = study.plan.commands.get(state.job.subject)
+            if run and not state.is_complete:
+                disk.write_json(state.job.path.with_name(paths.COMMAND_NOTE), run.model_dump())
+    except OSError as error:
+        sys.exit(f"{error.filename}: {error.strerror}.")
     table = study.table
     if study.partial or not (table.incomplete_user_data() or table.user_models_of_missing_jobs()):
         return

@@ -67,11 +67,10 @@ class CalledStudy:
 
     def definition(self, dataset: str) -> str:
         """Return the definition of a data set as JSON."""
-        try:
-            return json.dumps(self.plan.datasets[dataset], sort_keys=True)
-        except KeyError:
+        if dataset not in self.plan.datasets:
             expected = ", ".join(self.plan.datasets)
             sys.exit(f"{self.config_path}: no data set {dataset}; its data sets are: {expected}.")
+        return json.dumps(self.plan.datasets[dataset], sort_keys=True)
 
 
 def study_of_call(configfiles: list[Any], options: dict[str, Any]) -> CalledStudy:
@@ -129,12 +128,11 @@ def check_owner(folder: Path | str, study: str, config_path: Path | str) -> None
         if yaml_file.read(owner).get("study") != study:
             return
     other = os.path.relpath(owner.resolve())
-    raise ConfigError(
-        [
-            f"study: received '{study}', as in {other}, with tables in {Path(folder)}; a name that "
-            f"no other file has is expected. Change `study:` in {config_path}, or delete {other}."
-        ]
+    text = (
+        f"study: received '{study}', as in {other}, with tables in {Path(folder)}; a name that "
+        f"no other file has is expected. Change `study:` in {config_path}, or delete {other}."
     )
+    raise ConfigError([text])
 
 
 def note_owner(folder: Path | str, study: str, config_path: Path | str) -> None:
@@ -152,7 +150,6 @@ def last_config(results: Path | str) -> tuple[str, str] | None:
         return None
     owner = max(owners, key=lambda path: path.stat().st_mtime)
     # `results` may be a link: only the system knows the parents of its folders.
-    config_path = os.path.relpath(
-        (owner.parent / disk.read_json(owner, "config")["config"]).resolve()
-    )
-    return config_path, "reduced" if owner.parent.name.endswith("-reduced") else "full"
+    config_path = owner.parent / disk.read_json(owner, "config")["config"]
+    scale = "reduced" if owner.parent.name.endswith("-reduced") else "full"
+    return os.path.relpath(config_path.resolve()), scale
