@@ -45,10 +45,7 @@ if mode == "no_log":
     os.remove(out / "log.csv")
 """
 WORDS = ["python", "script.py", "bs={batch_size}", "seed={seed}", "out={run_dir}"]
-LOG = {
-    "file": "{run_dir}/log.csv",
-    "columns": {"updates": "step", "validation_loss": "val_loss"},
-}
+LOG = {"file": "{run_dir}/log.csv", "columns": {"updates": "step", "validation_loss": "val_loss"}}
 
 
 def experiment(*words: str, **keys) -> dict:

@@ -11,10 +11,7 @@ import numpy as np
 
 from project import ROOT, start
 
-DIGITS = {
-    "source": "digits",
-    "split": {"train": 0.6, "validation": 0.2, "test": 0.2, "seed": 0},
-}
+DIGITS = {"source": "digits", "split": {"train": 0.6, "validation": 0.2, "test": 0.2, "seed": 0}}
 
 
 def run_name(**factors) -> str:

@@ -25,9 +25,8 @@ def test_sizes_within_every_margin_do_equally_well():
     found = advised()
     assert recommended(found) == ("not_distinguished", 32, "32 64 128", "solid")
     row = one(found, "recommendation")
-    assert (row["name"], row["verdict"]) == ("seconds", "within") and set(found["dataset"]) == {
-        "digits"
-    }
+    assert (row["name"], row["verdict"]) == ("seconds", "within")
+    assert set(found["dataset"]) == {"digits"}
     assert (found.loc[found["item"] == "check", "passed"] == 1).all()
     assert names(found, "suggestion") == set()
 
@@ -114,6 +113,7 @@ def test_nothing_was_learned_where_no_size_beats_the_baseline():
     assert (change["name"], change["key"]) == ("baseline", "learning_rate")
     tried = [0.1, 0.2, 0.4]
     assert yaml.safe_load(change["value"]) == [0.0125, 0.025, 0.05, *tried, 0.8, 1.6, 3.2]
+    assert change["minutes_to_resolve"] == 10  # six more rates; three took 6 x 50 s
 
 
 def test_a_size_that_learned_nothing_is_no_candidate_beside_one_that_did():
@@ -169,7 +169,9 @@ def test_the_edge_counts_at_the_recommended_rates_and_among_several():
     found = advised(flagged("test_accuracy", "on_edge", 64))
     check = one(found, "check", "rate_on_edge")
     assert (check["passed"], check["sizes"]) == (1, "32 64 128")
-    assert "rate_on_edge" not in names(advised(made=runs(rates=[0.1])), "check")
+    single = advised(made=runs(rates=[0.1]))
+    assert "rate_on_edge" not in names(single, "check")
+    assert one(single, "suggestion", "rates")["minutes_to_resolve"] == 10  # two more of 6 x 50 s
 
 
 CRITICAL = pandas.DataFrame(

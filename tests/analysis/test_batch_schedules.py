@@ -222,7 +222,7 @@ def test_a_branch_that_diverged_is_beyond_and_stages_share_the_level():
     found = batch_schedules.local_critical_table(*tables(given), 0.1)
     assert found["verdict"].tolist() == ["within", "beyond"]
     assert found["reason"].tolist() == ["", "failed"]
-    assert found["estimate"].isna().tolist() == [False, True]
+    assert found["estimate"].isna().tolist() == [False, True] and found["n"].tolist() == [8, 7]
     given = losses([1.0, 0.8, 1.0], 0.1, 9)
     one = batch_schedules.local_critical_table(*tables(given), 0.1)
     staged = batch_schedules.local_critical_table(*tables(given), 0.1, (6, 9, 13))

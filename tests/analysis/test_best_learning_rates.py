@@ -48,6 +48,7 @@ def test_the_exponent_of_a_known_optimum_is_exact(power, factor):
     ("optimum", "bound"),
     [
         (lambda size, _: 0.02 * size / 32, ""),
+        (lambda size, _: 0.64 if size == 64 else 0.04, ""),  # the middle one has no effect
         (lambda size, _: 0.04 * size / 32, "at least"),  # the largest would go beyond 0.16
         (lambda size, _: 0.32 / size * 32, "at most"),  # the smallest would go beyond 0.16
         (lambda size, _: 0.64, "unbounded"),  # all of them would
@@ -58,6 +59,13 @@ def test_edges_make_the_exponent_a_bound(optimum, bound):
     frame = runs(optimum, sizes=[32, 64, 128, 256] if bound else [32, 64, 128])
     fit = exponent(best_rates(frame))
     assert fit.bound == bound
+
+
+def test_a_missing_run_is_scaled_as_the_others():
+    frame = runs(lambda *_: 0.1, power=1.0)
+    scaled = frame["effective_learning_rate"]
+    incomplete = frame.assign(effective_learning_rate=scaled.mask(frame["seed"] == 0))
+    assert best_learning_rates.effective_rates(incomplete).tolist() == pytest.approx([*scaled])
 
 
 def test_a_rate_is_tuned_where_several_were_tried_of_a_batch_size():

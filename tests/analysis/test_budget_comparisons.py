@@ -103,9 +103,8 @@ def test_before_its_end_a_training_whose_rate_falls_is_no_shorter_one():
     _, rows = tables
     constant = rows["batch_size"] > 8
     mixed = rows.assign(schedule=rows["schedule"].mask(constant, "constant"))
-    assert budget_comparisons.shared_budgets(mixed, {}) == budget_comparisons.shared_budgets(
-        rows, {}
-    )
+    shared = [budget_comparisons.shared_budgets(frame, {}) for frame in (mixed, rows)]
+    assert shared[0] == shared[1]
     _, rows = frames(steps={8: 8, 16: 8, 32: 12})
     longer = rows.assign(schedule="linear", epochs=rows["batch_size"].map({8: 8, 16: 8, 32: 12}))
     assert [each.kind for each in budget_comparisons.shared_budgets(longer, {})] == ["convergence"]
@@ -171,7 +170,7 @@ def test_the_target_is_that_of_the_fit_and_is_read_at_the_rate_that_the_others_c
 def test_a_target_that_nobody_reaches_takes_for_ever_and_one_at_the_start_is_a_bound():
     never = read(frames(), {"target": {"validation_loss": 1e-9}}, budget="target")["updates"]
     assert (never.values == INF).all() and never.not_reached.all()
-    at = {"target": {"validation_loss": loss_of(8, 0.2, 2, 1)}}
+    at = {"target": {"validation_loss": loss_of(8, 0.2, 0, 1)}}  # one of three seeds
     found = read(frames(rates=(0.2,)), at, budget="target")["updates"]
     assert found.at_first == {0}
 

@@ -79,6 +79,8 @@ def test_exact_curves_are_found_with_no_width():
     order = np.random.default_rng(1).permutation(13)
     shuffled = fit(POWERS[order], (hyperbola(POWERS) * noise)[order])
     assert shuffled == fit(POWERS, hyperbola(POWERS) * noise)
+    bend = np.exp(0.01 * (np.log(POWERS) - np.log(POWERS).mean()) ** 2)
+    assert fit(POWERS, hyperbola(POWERS) * bend).lack_of_fit < 1e-9  # one term explains it
 
 
 def test_open_ends():
@@ -105,6 +107,10 @@ def test_the_wider_interval_is_taken():
     half = special.stdtrit(2, 0.975) * np.std(np.log(factors), ddof=1) / math.sqrt(3)
     assert found.by_seed
     assert (found.low, found.high) == pytest.approx((50 * math.exp(-half), 50 * math.exp(half)))
+    # A seed whose updates fall as 1 / B leaves the upper end open.
+    spread[:, 2] = 5000 / sizes
+    found = fit(sizes, spread)
+    assert found.by_seed and math.isnan(found.high)
     # Seeds that agree on a curve that bends otherwise leave the profile the wider one.
     bent = hyperbola(sizes) * np.exp(0.1 * np.sin(np.arange(7)))
     same, alone = fit(sizes, np.stack([bent, bent * 1.5], axis=1)), fit(sizes, bent)

@@ -131,6 +131,13 @@ def test_a_rate_does_as_well_where_it_is_within_the_margin(lost, verdict):
     assert verdicts(series(*trained(lost=lost))) == {0.1: "within", 0.3: verdict}
 
 
+@pytest.mark.parametrize(("missed", "ends"), [(2, (2, 2, math.inf)), (3, (math.inf,) * 3)])
+def test_the_cost_of_a_rate_is_infinite_if_most_seeds_never_reach_the_target(missed, ends):
+    costs, chosen = pandas.Series([2.0] * (5 - missed) + [math.inf] * missed), [1.0] * 5
+    row = expectations._difference_row("seconds", costs, pandas.Series(chosen), 1.1)
+    assert tuple(row[name] for name in ("estimate", "low", "high")) == ends
+
+
 def test_a_rate_that_left_the_race_is_worse():
     """It was shown to be worse with more seeds, or by its time to the target."""
     found = series(*trained((0.1, 0.3, 1.0)))

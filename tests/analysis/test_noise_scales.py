@@ -10,9 +10,9 @@ from scipy import stats
 from batchscope.analysis import noise_scales
 from batchscope.analysis.noise_scales import fieller
 
-VARIANCE = [390, 410, 405, 395, 400, 400]
-CLEAR = [4.2, 3.8, 4.1, 3.9, 4.3, 3.7]
-UNCLEAR = [0.10, -0.02, 0.07, 0.01, 0.12, -0.04]
+VARIANCE = [39.0, 41.0, 40.5, 39.5, 40.0, 40.0]
+CLEAR = [0.42, 0.38, 0.41, 0.39, 0.43, 0.37]
+UNCLEAR = [0.010, -0.002, 0.007, 0.001, 0.012, -0.004]
 
 
 def test_known_ratios():

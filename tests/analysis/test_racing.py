@@ -61,10 +61,10 @@ def test_all_criteria_must_agree():
 
 
 def test_a_slower_rate_with_a_lower_loss_stays():
-    cost = ([10, 11, 12], [30, 32, 37])
-    lower, higher = np.array([[[0.2] * 3, [0.1] * 3]]), np.array([[[0.2] * 3, [0.3] * 3]])
-    assert not racing.rates_that_leave([criterion(*cost, losses=lower)], 0, ANALYSES)
-    assert list(racing.rates_that_leave([criterion(*cost, losses=higher)], 0, ANALYSES)) == [1]
+    costs = [10, 11, 12, NAN], [30, 32, 37, NAN]  # the losses of the last seed come too late
+    for losses, left in (([0.1, 0.1, 0.1, 9], []), ([0.3, 0.3, 0.3, 0], [1])):
+        compared = criterion(*costs, losses=np.array([[[0.2] * 4, losses]]))
+        assert list(racing.rates_that_leave([compared], 0, ANALYSES)) == left
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,8 @@ def test_what_has_no_value_is_passed_over_and_what_is_infinite_is_not():
     gaps = [4.0, math.nan, 1.0, math.nan]
     assert targets.value_at_budget(UPDATES, gaps, 20, True) == pytest.approx(2)
     assert targets.value_at_budget(UPDATES, gaps, 40) == 1
-    assert targets.value_at_budget(UPDATES, [4.0, math.inf, 1.0, 1.0], 15) == 4
+    for values, value in (([4, math.inf, 1, 1], 4), ([4, 2, math.inf, 1], 3)):
+        assert targets.value_at_budget(UPDATES, values, 15) == value
     assert math.isnan(targets.value_at_budget([], [], 1))
     assert math.isnan(targets.value_at_budget([math.nan], [1.0], 1))
     seconds, values = [1.0, math.nan, 3.0, math.nan], [4.0, 3.0, 2.0, 1.0]  # of some rows of a log

@@ -44,7 +44,7 @@ def test_each_kind_of_column_over_jobs():
 
 def test_whole_numbers_stay_whole_beside_what_was_not_timed():
     """As where a GPU is not here: its rows have none."""
-    counts = pandas.array([5, 5, None, None], "Int64")
+    counts = pandas.array([9, 5, None, None], "Int64")
     rows = pandas.DataFrame({"sweep": ["a", "a", "b", "b"], "batch_size": 8, "examples": counts})
     found = timing_rows.one_row_per_configuration(rows, ["sweep", "batch_size"])
     assert found["examples"].astype(float).tolist()[0] == 5

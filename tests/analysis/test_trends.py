@@ -9,7 +9,7 @@ import pandas
 import pytest
 from scipy import stats
 
-from batchscope.analysis import budget_comparisons, intervals, trends
+from batchscope.analysis import budget_comparisons, intervals, trends, verdicts
 from batchscope.analysis.budget_comparisons import Budget
 from batchscope.study.outcomes import LEVEL, Reason, Verdict
 
@@ -61,6 +61,7 @@ def test_slopes_are_the_seeds_own_and_per_doubling():
     assert row["reason"] == Reason.NONE
     assert (row["budget"], row["outcome"]) == ("end", "generalisation_gap")
     assert row["learning_rate"] == 0.1
+    assert verdicts.slopes([[0.1] * 3], [4, 5, 7]) == 0  # without any error of rounding
 
 
 def test_all_rows_of_an_experiment_are_one_family():
@@ -101,9 +102,13 @@ def test_where_nothing_stopped_a_run_values_are_lower_bounds():
     values = {name: rising(sizes=2) + 40 for name in ("epochs_run", "train_seconds")}
     runs = frame(values, sizes=(32, 256))
     ran_out = runs.assign(epochs_run=40)
-    found = table(ran_out.assign(patience=10)).set_index("outcome")
-    assert set(found["reason"]) == {Reason.LOWER_BOUND} and found["low"].isna().all()
-    assert set(found["verdict"]) == {Verdict.NOT_TESTABLE}
+    late = ran_out.assign(patience=10, generalisation_gap=runs["epochs_run"])
+    late.loc[0, "status"] = "diverged"
+    found = table(late).set_index("outcome")
+    reasons = dict.fromkeys(values, Reason.LOWER_BOUND) | {"generalisation_gap": Reason.NONE}
+    assert found["reason"].to_dict() == reasons
+    assert found.loc[[*values], "low"].isna().all()
+    assert set(found.loc[[*values], "verdict"]) == {Verdict.NOT_TESTABLE}
     # Epochs that were chosen are no outcome, and their time is one.
     assert table(ran_out)["outcome"].tolist() == ["train_seconds"]
     assert set(table(runs.assign(patience=10))["verdict"]) == {Verdict.SUPPORTED}

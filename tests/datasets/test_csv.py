@@ -227,12 +227,8 @@ def test_many_problems_are_counted(tmp_path):
 
 def test_many_words_are_no_categories(tmp_path):
     words = [f"w{row // 2}" for row in range(210)]
-    text = "\n".join(
-        [
-            "job,code,a,y",
-            *(f"{word},{word[1:]},{row % 7},{row % 2}" for row, word in enumerate(words)),
-        ]
-    )
+    rows = [f"{word},{word[1:]},{row % 7},{row % 2}" for row, word in enumerate(words)]
+    text = "\n".join(["job,code,a,y", *rows])
     definition = csv(tmp_path, text, categorical=["code"], ignore=["a"])
     (line,) = faults(tmp_path, definition)
     assert "received job (105 different words, such as 'w0'), code (105 different" in line

@@ -30,10 +30,7 @@ SEQUENCES = {"x_train": TOKENS, "y_train": LABELS, "x_test": TOKENS + 2, "y_test
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
-        (
-            lambda _: {"source": "patches", "image_size": 16, "per_class": 10},
-            ((16, 16, 3), 2),
-        ),
+        (lambda _: {"source": "patches", "image_size": 16, "per_class": 10}, ((16, 16, 3), 2)),
         (folder, ((4, 4, 1), 3)),
         (lambda at: npz(at, {"images": COLOUR, "labels": LABELS[:, None]}), ((6, 5, 3), 3)),
         (lambda at: npz(at, SEQUENCES), ((10,), 3, "sequences", 8)),

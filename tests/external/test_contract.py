@@ -130,11 +130,16 @@ def test_precision_is_a_factor_only_with_its_values(tmp_path):
     assert read("precision.csv", factors=["prec"]).factors == ("own_prec",)
 
 
-def test_several_runs_of_one_identity_are_one_question():
+def test_several_runs_of_one_identity_are_one_question(tmp_path):
     with pytest.raises(UserError, match="batch size .*, seed 0 again, .* apart, run_id, by"):
         read("w_run_id.csv")
     runs = read("w_run_id.csv", columns={"seed": "run_id"})
     assert runs.rows["run"].nunique() == 9 and set(runs.rows["seed"]) == {1, 2, 3}
+    for updates, name in (([10, 20], "8_a.csv"), ([30, 40], "8_b.csv")):
+        frame = pandas.DataFrame({"updates": updates, "validation_loss": 1.0})
+        frame.to_csv(tmp_path / name, index=False)
+    with pytest.raises(UserError, match=r"8_b\.csv, line 2: .*, as in .*8_a\.csv, line 2: "):
+        read("{batch_size}_*.csv", tmp_path)
 
 
 def test_an_ambiguous_amount_is_ignored():
@@ -221,9 +226,13 @@ def test_a_run_that_is_empty_to_the_end_has_failed_and_nan_is_divergence(tmp_pat
     runs = read(case)
     assert has_note(runs, "failed, as they end without any loss", "1 run", "line 10")
     with_nan = changed(tmp_path, case, (",\n", ",nan\n"))
-    pandas.read_csv(CASES / case).to_json(tmp_path / "own.jsonl", orient="records", lines=True)
-    in_json = read("own.jsonl", tmp_path)
-    for result, status in ((runs, "failed"), (with_nan, "diverged"), (in_json, "failed")):
+    frame = pandas.read_csv(CASES / case)
+    frame.to_json(tmp_path / "own.jsonl", orient="records", lines=True)
+    renamed = frame.rename(columns={"validation_loss": "v"})
+    renamed.to_json(tmp_path / "v.jsonl", orient="records", lines=True)
+    named = read("v.jsonl", tmp_path, columns={"validation_loss": "v"})
+    failed = [runs, read("own.jsonl", tmp_path), named]
+    for result, status in ((with_nan, "diverged"), *((run, "failed") for run in failed)):
         rows = result.rows
         assert set(rows.loc[rows["batch_size"] == 1024, "status"]) == {status}
         assert set(rows.loc[rows["batch_size"] < 1024, "status"]) == {"finished"}

@@ -45,8 +45,8 @@ def test_sparse_rows_of_a_table_are_joined(tmp_path):
     text = "epoch,step,train_loss_epoch,train_loss_step,val_loss\n"
     text += "0,49,,0.9,\n0,99,,,0.8\n0,99,0.85,,\n1,149,,0.6,\n1,199,,,0.5\n1,199,0.55,,\n"
     for size in (8, 16, 32):
-        write(tmp_path / f"bs{size}.csv", text.replace("0.5,", f"0.5{size},"))
-    runs = read(tmp_path, "bs{batch_size}.csv")
+        write(tmp_path / f"bs{size}" / f"bs{size}.csv", text.replace("0.5,", f"0.5{size},"))
+    runs = read(tmp_path, "bs{batch_size}/bs{batch_size}.csv")  # one name, twice
     rows = runs.rows[runs.rows["batch_size"] == 8].dropna(subset="train_loss")
     assert rows["updates"].tolist() == [99, 199] and rows["train_loss"].tolist() == [0.85, 0.55]
     assert rows["validation_loss"].tolist() == [0.8, 0.5] and "epoch" not in runs.rows

@@ -92,9 +92,8 @@ def test_a_fork_trains_the_same_bits_as_a_job_without_a_server(launcher, digit_r
     assert launcher.server.cpu_times().children_user > 0  # whoever times a study counts the forks
 
 
-def long_training(made, results, seed: int, **options) -> tuple[subprocess.Popen, Path]:
-    factors = {name: options.pop(name) for name in ("threads",) if name in options}
-    run = run_name(batch_size=1, epochs=500, seed=seed, **factors)
+def long_training(made, results, seed, threads=1, **options) -> tuple[subprocess.Popen, Path]:
+    run = run_name(batch_size=1, epochs=500, seed=seed, threads=threads)
     words = ("train", "--run", run, "--chunk-steps", "20", "--checkpoint-seconds", "0")
     process = start(made, results, *words, **options)
     folder = results / "runs" / run

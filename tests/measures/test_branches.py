@@ -161,9 +161,8 @@ def test_a_branch_of_the_same_size_is_the_training_itself(trained, tmp_path):
     for row in found[::2]:
         later = evaluated[row["examples_used"] + 64]
         assert row["branch_loss"] == float(later["validation_loss"])
-    assert [point["learning_rates"] for point in record["points"]] == [
-        pytest.approx([0.002, 0.004])
-    ] * 2
+    rates = [point["learning_rates"] for point in record["points"]]
+    assert rates == [pytest.approx([0.002, 0.004])] * 2
     points = rows(record, "branch_points")
     assert record["values"]["local_critical_batch_size"] == points[-1]["local_critical_batch_size"]
     for point, share in zip(points, (0.2, 0.6), strict=True):

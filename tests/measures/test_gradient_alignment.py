@@ -72,6 +72,11 @@ def test_gradients_without_a_direction():
     assert np.isnan(norms(vectors)["norm"]).all()
 
 
+def test_random_signs_of_equal_gradients():
+    means_of_signs = [1, 1 / 2, 3 / 8, 35 / 128]  # expected |mean| of 1, 2, 4 and 8 signs
+    assert norms(np.ones((8, 3)), 300)["independent"] == pytest.approx(means_of_signs, abs=0.03)
+
+
 @pytest.mark.parametrize(("memory_mb", "passes"), [(4, 1), (2, 2), (1, 4), (0.3, 14)])
 def test_gram_matrix_in_passes(memory_mb, passes, monkeypatch):
     monkeypatch.setattr(gradient_alignment, "MEMORY_BYTES", memory_mb * 10**6)

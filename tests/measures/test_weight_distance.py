@@ -50,11 +50,11 @@ def test_record_ignores_moving_statistics(tmp_path):
     write_record(tmp_path)
     with pytest.raises(UserError, match=r"initial\.npz: missing"):
         measured("weight_distance", tmp_path, tmp_path)
-    for name, gamma, mean in (("initial", 2.0, 0.0), ("final", 3.0, 9.0), ("best", 6.0, 9.0)):
+    for name, gamma, mean in (("initial", 0.5, 0.0), ("final", 1.5, 9.0), ("best", 4.5, 9.0)):
         state = arrays(n__moving_mean=[mean])
         records.write_weights(folder / f"{name}.npz", arrays(n__gamma=[gamma]), state)
     for which, distance in (("final", 1.0), ("best", 4.0)):
         record = measured("weight_distance", tmp_path, tmp_path, {"weights": which})
-        expected = {"weight_distance": distance, "weight_distance_relative": distance / 2}
+        expected = {"weight_distance": distance, "weight_distance_relative": distance / 0.5}
         assert record["values"] == expected
-        assert record["layers"] == {"n": {"distance": distance, "relative": distance / 2}}
+        assert record["layers"] == {"n": {"distance": distance, "relative": distance / 0.5}}

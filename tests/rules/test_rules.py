@@ -30,8 +30,7 @@ def made(models=None, claims=None, **experiment) -> CalledStudy:
 
 
 @pytest.mark.parametrize(
-    ("device", "replicas", "training", "measuring"),
-    [("cpu", 4, 0, 0), ("gpu", 4, 4, 1)],
+    ("device", "replicas", "training", "measuring"), [("cpu", 4, 0, 0), ("gpu", 4, 4, 1)]
 )
 def test_a_training_claims_a_gpu_for_every_replica(device, replicas, training, measuring):
     for run in made(set={"device": device, "replicas": replicas}).plan.runs:

@@ -66,10 +66,8 @@ def test_each_file_of_a_run_and_of_its_data_is_known(tmp_path):
 
 @pytest.fixture
 def _without_a_gpu(monkeypatch):
-    def missing(factors):
-        return requirements.GPU if factors["device"] == "gpu" else None
-
-    monkeypatch.setattr(requirements, "missing", missing)
+    absent = {"gpu": requirements.GPU}
+    monkeypatch.setattr(requirements, "missing", lambda factors: absent.get(factors["device"]))
 
 
 @pytest.mark.usefixtures("_without_a_gpu")
@@ -86,9 +84,8 @@ def test_jobs_that_wait_for_a_requirement(tmp_path):
     table = jobs.JobTable(study, tmp_path)
     assert {job.measure for job in table.waiting_jobs()[requirements.GPU]} == {"train", "evaluate"}
     states = [state for state in table.by_record.values() if run in state.job.runs]
-    assert [state.job.measure for state in states if not state.missing_requirement] == [
-        "weight_distance"
-    ]
+    (state,) = (state for state in states if not state.missing_requirement)
+    assert state.job.measure == "weight_distance"
 
 
 @pytest.mark.usefixtures("_without_a_gpu")
@@ -105,6 +102,7 @@ def test_user_models_with_missing_jobs(tmp_path):
     on_gpu = planned(OWN, vary=vary, set={"device": "gpu"})
     for other in (planned(vary={"batch_size": [8]}), on_gpu):
         assert jobs.JobTable(other, tmp_path).user_models_of_missing_jobs() == set()
+    assert jobs.JobTable(on_gpu, tmp_path).data_states() == {}  # no job here reads the data
 
 
 def test_a_record_of_an_epoch_has_the_settings_of_its_measure():

@@ -76,15 +76,17 @@ def test_of_a_study_half_done(study, tmp_path):
 def test_runs_without_the_weights_that_are_read_now_are_trained_again(tmp_path):
     study = planned(AT_EPOCHS)
     finish(tmp_path, study)
-    first, second, *_ = study.experiments["a"].runs
+    first, second, third, *_ = study.experiments["a"].runs
     assert not due(status.rows(study, tmp_path))
+    finish_run(tmp_path, third, status="diverged")  # training it again yields no weights
     for epoch in (1, 8):
         paths.measure_path(tmp_path, first, "evaluate", f"at={epoch}").unlink()
     paths.measure_path(tmp_path, second, "evaluate", "at=4").unlink()
     paths.snapshot_path(tmp_path, second, 4).parent.mkdir()
     paths.snapshot_path(tmp_path, second, 4).touch()  # kept by its training
     rows = status.rows(study, tmp_path)
-    assert runs(rows) == {"finished": 7} and missing(rows) == {"evaluate": 3, "snapshot": 1}
+    assert runs(rows) == {"finished": 6, "diverged": 1}
+    assert missing(rows) == {"evaluate": 3 + 4, "snapshot": 1}
     (snapshot,) = (row for row in rows if row.job.measure == "snapshot")
     assert snapshot.seconds == pytest.approx(1.0)  # one epoch of eight that took 8 s
     assert snapshot.experiments[0] == "a"

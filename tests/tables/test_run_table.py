@@ -109,9 +109,8 @@ def test_lines(shared):
     small, _, large, _ = shared.gap.runs
     assert frame["run"].unique().tolist() == [small]  # those of the other seed failed
     assert frame["other"].unique().tolist() == [large]
-    assert frame[["factor", "small", "large"]].drop_duplicates().to_numpy().tolist() == [
-        ["batch_size", 16, 32]
-    ]
+    (line,) = frame[["factor", "small", "large"]].drop_duplicates().to_numpy().tolist()
+    assert line == ["batch_size", 16, 32]
     assert frame["split"].tolist() == [split for split in paths.SPLITS for _ in range(7)]
     test = frame[frame["split"] == "test"]
     assert test["alpha"].tolist() == pytest.approx([-1, -0.5, 0, 0.5, 1, 1.5, 2])

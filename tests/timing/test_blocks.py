@@ -1,5 +1,6 @@
 """Blocks of steps: turns, warm-up, whole epochs, disturbances, and batch sizes that fail."""
 
+import contextlib
 import math
 from collections import Counter
 from unittest.mock import Mock
@@ -9,7 +10,8 @@ import psutil
 import pytest
 
 from batchscope.timing import blocks, samples, throughput, time_epoch, utilisation
-from batchscope.timing.samples import CpuReading, Sampler
+from batchscope.timing.samples import CpuReading
+from fake_nvml import Nvml
 
 STEPS = {1: 5, 8: 2}  # batch size -> steps of a block
 
@@ -100,6 +102,17 @@ def test_an_error_of_a_batch_size_ends_it_alone_and_a_failure_all(monkeypatch):
         blocks.time_blocks(timed, 3)
 
 
+def test_a_stated_number_of_iterations_is_divided_among_blocks_of_whole_calls(monkeypatch):
+    quiet(monkeypatch)
+    machine = Machine({1: 0.1, 8: 0.3})
+    runner = Mock(steps_at_size=machine.runner, steps_per_call=5, examples=96)
+    job = Mock(runner=lambda: contextlib.nullcontext(runner))
+    job.subject.batch_sizes = [1, 8]
+    settings = {"block_seconds": 1.0, "iterations": 30, "blocks": 4, "repeats": 1}
+    sizes = throughput.measure(job, settings).details["sizes"]
+    assert [(entry["steps"], len(entry["blocks"])) for entry in sizes] == [(10, 4), (10, 4)]
+
+
 class EpochMachine:
     """A machine with seconds per step and per example; its first call takes ten times as long."""
 
@@ -147,6 +160,8 @@ def test_values_are_the_median_and_the_quartiles():
 class SharedMachine:
     """A clock of a machine with one busy process, and others that take `levels` after each rest."""
 
+    examples, steps_at_size, reset_peak = 96, Mock(), Mock(return_value=False)
+
     def __init__(self, levels):
         self.seconds = self.process = self.machine = 0.0
         self.levels, self.others, self.steps_per_call = iter(levels), 0.0, 1
@@ -172,21 +187,24 @@ class SharedMachine:
 def test_a_disturbed_training_is_repeated_and_flagged_if_that_does_not_help(
     levels, repeats, disturbed, monkeypatch
 ):
-    machine = SharedMachine(levels)
+    Nvml().install(monkeypatch)  # each reading is 20 J after the one before
+    machine = SharedMachine([*levels, 0.0])
+    job = Mock(runner=lambda: contextlib.nullcontext(machine), threads=1, gpus=repeats // 2)
+    job.subject.batch_sizes = [8]
     monkeypatch.setattr(samples, "cpu_times", machine)
     monkeypatch.setattr(blocks.time, "sleep", machine.sleep)
-    settings = {"seconds": 2.0, "pause_seconds": 1.0}
-    with Sampler(interval=60) as sampler:
-        block, spans = utilisation.train(machine, sampler, 8, 2, settings)
-    assert block.pop("foreign_cores") == pytest.approx(levels[-1])
-    assert block == {"steps": 4, "seconds": 2.0, "disturbed": disturbed, "repeats": repeats}
+    monkeypatch.setattr(blocks, "calibrate", lambda *_: 2)
+    settings = {"seconds": 2.0, "pause_seconds": 1.0, "interval": 60}
+    details = utilisation.measure(job, settings).details
+    (entry,), lists = details["sizes"], details["samples"]
+    expected = {"steps": 4, "seconds": 2.0, "disturbed": disturbed, "repeats": repeats}
+    assert entry | expected == entry
+    assert entry.get("joules_per_epoch") == (20 * 96 / (4 * 8) if repeats else None)
+    assert ("gpu_percent" in lists) == (repeats > 0)
     assert not list(machine.levels)
-    series = sampler.series()
-    used = samples.summarise(series, spans[-1:])
-    assert used["foreign_cores"] == pytest.approx(levels[-1])
+    used = entry["utilisation"]
+    assert [used["foreign_cores"], entry["foreign_cores"]] == pytest.approx(levels[-1:] * 2)
     assert used["process_percent"] == pytest.approx(100, rel=0.05)  # less the sampling itself
-
-    lists = utilisation.sample_lists(series, {8: spans})
     busy = 100 * (1 + levels[-1]) / psutil.cpu_count()
     assert lists["machine_percent"][-2] == pytest.approx(busy, rel=1e-3)
     by_phase = Counter()
@@ -195,6 +213,5 @@ def test_a_disturbed_training_is_repeated_and_flagged_if_that_does_not_help(
         by_phase[phase] += span
     # Only the pauses are outside all phases.
     assert by_phase.pop("repeated", 0.0) == 2.0 * repeats
-    assert by_phase == {"lead_in": 0.5, "batch_size": 2.0, None: 1.0 + repeats}
+    assert by_phase == {"lead_in": 0.5, "batch_size": 2.0, None: 2.0 + repeats}
     assert lists["batch_size"].count(8) == lists["phase"].count("batch_size")
-    assert "gpu_percent" not in lists

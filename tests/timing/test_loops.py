@@ -2,6 +2,7 @@
 
 import math
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -108,32 +109,24 @@ def test_one_runner_serves_all_batch_sizes_without_tracing_again(loop, runner_of
     np.testing.assert_allclose(weights(model), weights(reference), rtol=1e-4, atol=1e-6)
 
 
-class Clock:
-    """A clock that only sleeping moves, in place of the module `time`."""
-
-    def __init__(self) -> None:
-        self.now, self.slept, self.threads = 0.0, [], set()
-
-    def perf_counter(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-        self.slept.append(seconds)
-        self.threads.add(threading.get_ident())
-
-
 @pytest.mark.parametrize("loop", first(["function", "eager", "fit", "fit_steps"]))
 def test_a_delay_adds_itself_to_every_step(loop, runner_of, monkeypatch):
+    slept, threads = [], set()  # only sleeping moves the clock
+
+    def sleep(seconds):
+        slept.append(seconds)
+        threads.add(threading.get_ident())
+
     runner = runner_of(loop, linear(), digits(20), delay_seconds=0.25)
-    monkeypatch.setattr(loops, "time", clock := Clock())
+    clock = SimpleNamespace(perf_counter=lambda: sum(slept), sleep=sleep)
+    monkeypatch.setattr(loops, "time", clock)
     runner.run(8, runner.steps_per_call)
     calls = math.ceil(LEAD_IN_STEPS / runner.steps_per_call) + 1
-    assert sum(clock.slept) == calls * 0.25 * runner.steps_per_call
-    clock.slept.clear()
+    assert sum(slept) == calls * 0.25 * runner.steps_per_call
+    slept.clear()
     assert runner.run(8, 64) == 64 * 0.25
-    assert len(clock.slept) == 64 // runner.steps_per_call
-    assert clock.threads == {threading.get_ident()}
+    assert len(slept) == 64 // runner.steps_per_call
+    assert threads == {threading.get_ident()}
 
 
 @pytest.mark.parametrize("loop", first(["graph", "function", "fit"]))

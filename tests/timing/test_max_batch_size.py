@@ -3,7 +3,6 @@
 import json
 import math
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -73,12 +72,8 @@ def test_every_way_not_to_fit_counts_and_a_failure_ends_the_search(outcome):
 
 
 def test_free_memory_is_what_every_control_group_leaves(monkeypatch):
-    class Group:
-        def __init__(self, free):
-            self.free = free
-
     assert 0 < max_batch_size.free_memory_mb() <= 0.9 * psutil.virtual_memory().total / 10**6
-    groups = [Group(None), Group(3 * 10**6), Group(2 * 10**6)]
+    groups = [SimpleNamespace(free=free) for free in (None, 3 * 10**6, 2 * 10**6)]
     monkeypatch.setattr(memory_limits, "control_groups", lambda: groups)
     assert max_batch_size.free_memory_mb() == pytest.approx(1.8)
 
@@ -164,7 +159,8 @@ def test_a_child_above_the_limit_is_ended_with_its_own_children(tmp_path):
     result = max_batch_size.try_in_child(command, 8, SMALL)
     assert result.outcome == "over_limit" and 200 < result.peak_mb < 500
     started = [int(pid) for pid in pids.read_text().split()]
-    assert len(started) == 2 and not any(map(alive, started))
+    assert len(started) == 2
+    wait_for(lambda: all(map(has_ended, started)))
 
 
 @pytest.mark.slow
@@ -193,21 +189,17 @@ def test_no_child_outlives_an_error_of_its_parent(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(ProcessTree, "usage", usage)
-    code = f"import os, time; open({str(pids)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    code = f"import os, time; open({str(pids)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
     with pytest.raises(KeyboardInterrupt):
         max_batch_size.try_in_child(script(code), 8, ROOMY)
-    assert not alive(int(pids.read_text()))
+    wait_for(lambda: has_ended(int(pids.read_text())))
 
 
-def alive(pid: int) -> bool:
-    for _ in range(50):  # whoever inherits a dead process may take a moment to bury it
-        try:
-            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
-                return False
-        except psutil.NoSuchProcess:
-            return False
-        time.sleep(0.1)
-    return True
+def has_ended(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 @pytest.mark.slow

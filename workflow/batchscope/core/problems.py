@@ -96,10 +96,6 @@ def why_unmet(path: Path, expected: Callable[[Path], Any]) -> str | None:
         return f" ({error.strerror})"
 
 
-def missing_key(place: Place, expected: str) -> Problem:
-    return Problem(place, f"Missing key. Expected {expected}.")
-
-
 def unknown(place: Place, noun: str, names: Iterable[str]) -> Problem:
     """Return the problem that the last part of a place is not among the names of its kind."""
     names = sorted(names)

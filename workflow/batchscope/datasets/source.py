@@ -18,7 +18,7 @@ from pydantic import AfterValidator, Field
 
 from batchscope.core import disk
 from batchscope.core.errors import UserError, unexpected
-from batchscope.core.problems import Place, Problem, missing_key, received, why_unmet
+from batchscope.core.problems import Place, Problem, received, why_unmet
 from batchscope.study import model, names, tasks
 from batchscope.study.model import Integer, Model, Positive, Sha256
 
@@ -193,7 +193,7 @@ class DataSource(Model):
             if (why := why_unmet(expanded_path(path), is_expected)) is not None:
                 yield received((*place, "path"), path, expected, why=why)
         elif getattr(self, "sha256", None) is not None:
-            yield missing_key((*place, "path"), "the local file that the sha256 belongs to")
+            yield Problem((*place, "path"), "Missing key. Expected the file with this sha256.")
         if path is None and per_class and self.members and per_class > min(self.members):
             expected = f"at most {min(self.members)}, the members of the smallest class,"
             yield received((*place, "per_class"), per_class, expected)

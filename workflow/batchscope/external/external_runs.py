@@ -220,8 +220,8 @@ def _join_rows(table: LogTable, rows: pandas.DataFrame) -> pandas.DataFrame:
     repeated = repeated.any(axis=1)
     if repeated.any():
         row = repeated.idxmax()
-        same = rows[repeated & (rows["order"] == rows.at[row, "order"])]
-        first, last = same.index[[0, 1]]
+        is_conflicting = (groups == groups[row]) | (logs != logs[row])
+        first, last = rows.index[repeated & is_conflicting & (run == run[row])][[0, 1]]
         size, seed = rows.loc[row, _RUN_KEYS].astype(int)
         raise UserError(
             f"{table.place(last)}: received batch size {size}, seed {seed} again, as in "

@@ -177,7 +177,7 @@ def _matching_paths(pattern: str, folder: Path) -> list[tuple[str, dict[str, str
             raise UserError(f"files: received {problems.show(pattern)}; {expected}")
         regex += f"(?P={name})" if name in names else f"(?P<{name}>[^/]+?)"
         names.add(name)
-    if not names and not glob.has_magic(glob_pattern):
+    if not glob.has_magic(glob_pattern):
         return [(os.path.normpath(folder / os.path.expanduser(pattern.format())), {})]
     matches = [
         (os.path.normpath(folder / path), match.groupdict())
