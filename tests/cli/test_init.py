@@ -137,6 +137,8 @@ def initialised(folder, *words: str) -> subprocess.CompletedProcess:
 def test_what_is_no_data_and_what_is_there_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert refused("init", "nothing").startswith("DATA: received 'nothing'; ")
+    assert refused("init", "").startswith("DATA, path: ")
+    assert refused("init", "digits", "--label", "x").startswith("DATA, label: ")
     (tmp_path / "studies").mkdir()
     (tmp_path / "studies" / "digits.yaml").write_text("mine")
     assert refused("init", "digits").startswith("--output: received studies/digits.yaml")

@@ -72,6 +72,8 @@ def test_factors_are_numbers_where_they_can_be(read):
         ([*GOOD[:2], "8,0,10,0.2", *GOOD[3:]], "line 3: received batch size 8, seed 0 again"),
         (["batch_sizes,seed,updates,val_loss", *GOOD[1:]], "`columns: {batch_size: batch_sizes}`"),
         (["batch_size,seed,at,val_loss", *GOOD[1:]], "not in the columns batch_size, seed, at"),
+        (["batch_size,size,seed,updates", ",8,0,10"], "columns size, seed and updates; "),
+        ([f"{HEADER},world_size", "8,0,10,0.5,1.5"], "world_size: received '1.5'"),
         (["batch_size,seed,updates,test_accuracy", "8,0,10,97.3"], "received '97.3'"),
         (["batch_size,seed,updates,test_r2", "8,0,10,1.5"], "received '1.5'"),
         ([""], "received none of"),
@@ -87,13 +89,8 @@ def test_a_mistake_is_answered_with_its_place(read, lines, expected):
     assert expected in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("last", "status"),
-    [
-        ("0.3,", "finished"),  # evaluated of less than the rows before
-        ("nan,0.3", "diverged"),
-    ],
-)
+# The first row has fewer outcomes than the rows before it.
+@pytest.mark.parametrize(("last", "status"), [("0.3,", "finished"), ("nan,0.3", "diverged")])
 def test_a_training_diverged_where_its_last_losses_are_not_finite(read, last, status):
     lines = ["batch_size,seed,updates,validation_loss,validation_accuracy"]
     for size in (8, 32, 128):

@@ -189,6 +189,8 @@ def test_sections_of_other_studies_stay(results):
 
 
 def test_a_study_without_a_report_is_named(results):
+    with pytest.raises(errors.UserError, match=r"'own'.*\(none\)"):
+        write(results, "own")
     add_study(results, "own-reduced", {})
     with pytest.raises(errors.UserError, match="--study: received 'own'.*own-reduced"):
         write(results, "own")

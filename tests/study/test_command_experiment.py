@@ -52,7 +52,7 @@ def commanded_warnings(raw, folder):
 
 
 def test_a_missing_program_is_a_warning_before_any_run(tmp_path):
-    command = ["./no-program", "{batch_size}", "{seed}"]
+    command = ["./no-program", "{batch_size}", "{seed}", "{run_dir}"]
     raw = commanded.study(tmp_path, command=command)
     (warning,) = commanded_warnings(raw, tmp_path)
     assert "received './no-program'" in warning
@@ -82,7 +82,7 @@ def test_a_text_is_split_without_a_shell_and_a_flag_may_be_empty(tmp_path):
     text = """bash -c 'echo "$HOME; {batch_size}" > x' --seed {seed} {flag} n={nesterov}"""
     keys = {"env": {"WIDTH": "{width}", "FIXED": 3}, "set": {"width": 5}, "inputs": None}
     vary = {"batch_size": [8], "flag": ["", "--fast"], "nesterov": [True, False]}
-    planned = commanded.planned(tmp_path, command=text, vary=vary, **keys)
+    planned = commanded.planned(tmp_path, command=text, vary=vary, log=None, **keys)
     start = ["bash", "-c", 'echo "$HOME; 8" > x', "--seed", "0"]
     ends = (["n=true"], ["n=false"], ["--fast", "n=true"], ["--fast", "n=false"])
     assert [run.resolved("/run") for run in planned.commands.values()] == [
@@ -181,6 +181,10 @@ def test_results_and_logs_are_no_input(inputs, tmp_path, monkeypatch):
     Path("mine/results").mkdir()
     Path("mine/results/a.csv").touch()
     assert commands.sha256(path) != first
+
+
+def test_no_pattern_is_suggested(tmp_path):
+    assert not problems(tmp_path, log={"file": "{run_dir}/"})[0].endswith("?")
 
 
 def test_a_folder_that_contains_the_project_is_refused(tmp_path, monkeypatch):

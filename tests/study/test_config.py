@@ -73,6 +73,7 @@ def test_scalars_are_those_of_yaml_1_2(text, value, tmp_path):
     [
         ("a:\n\tb: 2", ":2:1"),
         ("a: a\x07b", ":1:5"),
+        ('a: ["\\0"]', ":1:5"),
         ("a: !!python/name:os.system x", ":1:4"),
         ("a: 1\nb: 2\na: 3", ":3:1"),
         ("a: !!int abc", ""),
@@ -228,6 +229,8 @@ def test_options_are_read_and_others_are_refused():
         with pytest.raises(ConfigError) as raised:
             config.options(given)
         assert {*map(place_of, raised.value.problems)} == {f"--config {name}" for name in given}
+    with pytest.raises(ConfigError, match="^--config scale: .*'small'"):
+        config.study_of_command(["--config", "scale=small"])
 
 
 TEXT = yaml.safe_dump(project.TINY)
@@ -266,10 +269,7 @@ def error_lines(clone: Path, *arguments: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [("config.yaml", "missing"), ("a.yaml", "utf_16")],
-)
+@pytest.mark.parametrize(("name", "kind"), [("config.yaml", "missing"), ("a.yaml", "utf_16")])
 def test_snakemake_prints_only_the_line_of_a_broken_file(clone, monkeypatch, name, kind):
     monkeypatch.chdir(clone)
     expected = message(clone / name, kind)

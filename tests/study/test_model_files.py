@@ -105,10 +105,7 @@ def test_the_digest_covers_local_modules_and_no_other_file():
     assert model_files.digest("elsewhere/net.py") == digests[-1]
 
 
-@pytest.mark.parametrize(
-    "text",
-    ['__file__[:-6] + "/w.h5"', '"w.h5"', "TWO"],
-)
+@pytest.mark.parametrize("text", ['__file__[:-6] + "/w.h5"', '"w.h5"', "TWO"])
 def test_the_digest_covers_files_that_a_text_of_the_model_file_names(text):
     head = "from beside import TWO\n" if text == "TWO" else ""
     write({"models/net.py": f"{head}x = {text}\n", "models/beside.py": "TWO = 'w.h5', 'models'\n"})

@@ -45,6 +45,13 @@ def by_hand(weights, images, labels, classes):
     return loss, (probabilities.argmax(1) == labels).mean(), gradient
 
 
+def test_layers_may_have_another_precision():
+    model = chain(keras.layers.Dense(3, dtype="float16"), keras.layers.Dense(3))
+    objective = objective_of(model, *examples())
+    gradient = objective.loss_and_gradient(objective.weights())[1]
+    assert gradient.any() and objective.hessian_times(gradient).any()
+
+
 @pytest.mark.parametrize("chunk", [1, 5, 512])
 def test_softmax_regression_by_hand_whatever_the_chunks(chunk):
     images, labels = examples()

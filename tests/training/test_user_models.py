@@ -107,6 +107,7 @@ OTHER_SHAPE = of("keras.Input((9, 8, 3)), layers.Flatten(), layers.Dense(classes
         (of(ONE), TARGETS, ["(None, 3)", "(None, 1)", "regression"]),
         (of("layers.Dense(3)"), PAIR, ["(None, 2) or (None, 1)", "(None, 3)"]),
         (of(FLAT), TOKENS, ["(None, 6, 11)", "(None, 11)"]),
+        (changed(END, "model.trainable = False"), IMAGES, ["own.py: ", "none"]),
         # Several inputs or outputs.
         (changed(END, TWO, "model = keras.Model([model.input, two], model(two))"), IMAGES, []),
         (changed(END, "model = keras.Model(model.input, [model.output] * 2)"), IMAGES, []),

@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import ValidationError
 
 from batchscope.cli import range_test, steps, study_check
 from batchscope.core import disk, display, project_files
-from batchscope.core.errors import UserError
+from batchscope.core.errors import ConfigError, UserError
 from batchscope.datasets import Dataset
 from batchscope.datasets.source import expanded_path
 from batchscope.host import memory_limits, requirements
 from batchscope.store import paths
-from batchscope.study import dataset_definitions, model_files, run_factors, tasks
+from batchscope.study import dataset_definitions, model_files, run_factors, schema_messages, tasks
 from batchscope.study.tasks import IMAGES, NETWORKS, ROWS, TOKENS
 
 _SPLIT = {"train": 0.7, "validation": 0.15, "test": 0.15}
@@ -92,8 +93,12 @@ def _explore(name: str, choices: Choices) -> dict[str, Any]:
     from batchscope.training import models, trials
 
     is_built_in = choices.data in dataset_definitions.BUILT_IN
-    definition = _dataset_definition(choices.data, choices.label, choices.task)
-    data = _prepared_data(name, definition, choices.results)
+    try:
+        definition = _dataset_definition(choices.data, choices.label, choices.task)
+        data = _prepared_data(name, definition, choices.results)
+    except ValidationError as error:
+        problems = schema_messages.problems(error, dataset_definitions.Dataset)
+        raise ConfigError([f"DATA, {problem.line}" for problem in problems]) from None
     model = _model_values(choices.model, data.model_input.kind)
     if model["model_file"]:
         for note in trials.check_model(model["token"], data.model_input, model["model_file"]):
@@ -145,10 +150,10 @@ def _dataset_definition(data: str, label: str | None, task: str | None) -> dict[
     """Return the definition of a data set, which depends on the kind of file at a path."""
     keys = {key: value for key, value in (("label", label), ("task", task)) if value}
     if data in dataset_definitions.BUILT_IN:
-        return dataset_definitions.BUILT_IN[data].resolved()
+        return {**dataset_definitions.BUILT_IN[data].resolved(), **keys}
     path = expanded_path(data)
     if path.is_dir():
-        folder = {"source": "image_folder", "path": data, "image_size": 64}
+        folder = {"source": "image_folder", "path": data, "image_size": 64, **keys}
         parts = dataset_definitions.read(folder).parts()
         split = {part: share for part, share in _SPLIT.items() if part not in parts}
         return {**folder, "split": split} if split else folder
@@ -157,7 +162,7 @@ def _dataset_definition(data: str, label: str | None, task: str | None) -> dict[
     if path.suffix.lower() in (".csv", ".tsv"):
         return _table_settings({"source": "csv", "path": data, **keys, "split": _SPLIT})
     if path.is_file():
-        return {"source": "text", "path": data}
+        return {"source": "text", "path": data, **keys}
     built_in = display.listed(dataset_definitions.BUILT_IN, "or")
     raise UserError(
         f"DATA: received {data!r}; a folder of images, a table (.csv), arrays (.npz), a "

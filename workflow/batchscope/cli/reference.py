@@ -96,12 +96,8 @@ def entries(name: str) -> str:
 
 
 def _entry(entry: Entry) -> str:
-    parts = [f"### {entry.name}", entry.doc]
-    if entry.parameters:
-        parts.append(_parameters(entry.parameters.values()))
-    if entry.columns:
-        parts.append(_columns(entry.columns))
-    return "\n\n".join(parts)
+    lists = [_parameters(entry.parameters.values()), _columns(entry.columns)]
+    return "\n\n".join(filter(None, [f"### {entry.name}", entry.doc, *lists]))
 
 
 def _table_text(name: str) -> str:
@@ -112,11 +108,9 @@ def _table_text(name: str) -> str:
 
 
 def _caption(figure: Figure) -> str:
-    return (
-        f"`{figure.variant_of}` by {AXIS_WORDS[figure.variant_axis]}."
-        if figure.variant_of
-        else figure.caption
-    )
+    if figure.variant_of:
+        return f"`{figure.variant_of}` by {AXIS_WORDS[figure.variant_axis]}."
+    return figure.caption
 
 
 def _parameters(parameters: Iterable[Parameter]) -> str:

@@ -195,7 +195,7 @@ def _class_numbers(part_labels: Labels) -> tuple[dict[str, np.ndarray], list[str
 def _flat_labels(place: str, labels: np.ndarray) -> np.ndarray:
     """Return labels of shape (n,): integers or words."""
     if labels.dtype.kind == "S":
-        labels = np.char.decode(labels, "utf-8", "replace")
+        labels = np.char.decode(labels, "utf-8", "backslashreplace")
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     dimensions = 1 if labels.dtype.kind == "U" else 2

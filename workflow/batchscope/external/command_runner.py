@@ -24,12 +24,7 @@ import pandas
 from batchscope.core import disk, display
 from batchscope.core.errors import UserError
 from batchscope.external import external_runs
-from batchscope.host import (
-    fork_server,
-    memory_limits,
-    requirements,
-    supervisor,
-)
+from batchscope.host import fork_server, memory_limits, requirements, supervisor
 from batchscope.store import paths, progress, records
 from batchscope.study import commands, tasks
 from batchscope.study.log_format import COST_COLUMNS, CommandLog

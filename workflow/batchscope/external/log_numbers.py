@@ -78,6 +78,8 @@ def _parse_cell(name: str, text: str, table: LogTable) -> float | None:
     least, most = (metric.minimum, metric.maximum) if metric else (0.0, math.inf)
     if value < least or value > most or (name in _AMOUNTS and not math.isfinite(value)):
         return None
+    if name in MULTIPLIERS and not value.is_integer():
+        return None
     if not math.isfinite(value) and (name in LOSS_COLUMNS or user_metric):
         return tasks.where_lower_is_better(math.inf, name, table.metrics)
     return value
@@ -88,7 +90,7 @@ def _invalid_cells(table: LogTable, name: str, places: pandas.Index) -> str:
     cell = problems.show(table.texts.at[places[0], name])
     metric = METRICS.get(name) or tasks.user_metric(name, table.metrics)
     expected = metric.expected if metric else "a number from 0 on"
-    if name in _REQUIRED:
+    if name in (*_REQUIRED, *MULTIPLIERS):
         expected = f"a whole number from {int(name == 'batch_size')} on"
     place = f"{table.place(places[0])}, {table.name(name)}"
     return (

@@ -244,17 +244,18 @@ def _check_table(table: LogTable) -> None:
     for index, log in enumerate(table.logs):
         rows = table.texts[table.positions["log"] == index]
         filled = {name for name in rows if rows[name].ne("").any()}
+        names = [name for name in log.rows if log.rows[name].ne("").any()]
+        columns = listed_columns(names)
         if "batch_size" not in filled:
-            columns = listed_columns(log.rows)
-            near = problems.nearest("batch_size", log.rows) or "..."
+            near = problems.nearest("batch_size", names) or "..."
             raise UserError(
                 f"{log.path}: no batch size: not in the path, not in the columns {columns}; name "
                 f"it by `files: .../bs{{batch_size}}/...` or `columns: {{batch_size: {near}}}`."
             )
         if not filled & {*PROGRESS, "status"}:
             raise UserError(
-                f"{log.path}: no updates, examples or epochs: not in the columns "
-                f"{listed_columns(log.rows)}; name them by `columns: {{updates: ...}}`."
+                f"{log.path}: no updates, examples or epochs: not in the columns {columns}; name "
+                "them by `columns: {updates: ...}`."
             )
 
 

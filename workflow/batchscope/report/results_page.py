@@ -45,7 +45,7 @@ def write(results: Path, output: Path, studies: Sequence[str] = ()) -> None:
     folder = output.with_suffix("")
     for study in studies or reported:
         if study not in reported:
-            expected = f"a study with a report ({display.listed(reported, 'or')})"
+            expected = f"a study with a report ({display.listed(reported, 'or') or 'none'})"
             raise unexpected("--study", show(study), expected)
         _write_records(results, study, folder)
     records = {path.stem: disk.read_json(path) for path in sorted(folder.glob("*.json"))}

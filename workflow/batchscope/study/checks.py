@@ -5,6 +5,7 @@ A check yields problems. It belongs to `key_problems` if it needs no run, else t
 checks: `study.incompatible_factors`, `study.figure_checks`, `Grid.problems`, `study.commands`.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -92,20 +93,31 @@ def _invalid_metrics(
 
 
 def _invalid_log_columns(place: Place, keys: Experiment) -> Iterator[Problem]:
-    """Yield names of `columns` that are not ours, and columns of logs with several names."""
+    """Yield unknown or repeated columns, and `lines` of a command that give no results."""
     section = "runs" if isinstance(keys, ExternalExperiment) else "log"
     log, metrics = getattr(keys, section, log_format.LogFormat()), keys.user_metrics
     names = (*log_format.PROGRESS, *run_factors.FACTORS, *log_format.outcomes_with(metrics))
+    user_names = [metric.name for metric in metrics]
+    patterns = [re.findall(r"\{(\w+)\}", pattern) for pattern in log.lines if section == "log"]
+    printed = [name for found in patterns for name in found]
     named = [*getattr(log, "factors", ())]
     for name, column in log.columns.items():
         key_place = (*place, section, "columns", name)
-        ours = log_format.our_name(name, [metric.name for metric in metrics])
+        ours = log_format.our_name(name, user_names)
         if name not in (*names, ours):
             hint = ours and Problem(key_place, f"Unknown column. Did you mean '{ours}'?")
             yield hint or unknown(key_place, "column", names)
         elif column in named:
             yield received(key_place, column, "a column that is not named twice")
+        elif patterns and column not in printed:
+            yield received(key_place, column, "a name in braces in `lines`", printed)
         named.append(column)
+    has_outcome = any(log_format.is_outcome(name, user_names) for name in (*log.columns, *printed))
+    distinct = [{*filter(str.isidentifier, found)} for found in patterns]
+    are_distinct = all(distinct) and sum(map(len, distinct)) == len(printed)
+    if patterns and not (are_distinct and has_outcome):
+        text = "different names in braces, with a loss or a metric such as {train_loss}"
+        yield received((*place, section, "lines"), " ".join(log.lines), text)
 
 
 def _invalid_outcomes(place: Place, keys: Comparison) -> Iterator[Problem]:
@@ -147,11 +159,8 @@ def training_problems(
             text = "Expected two runs of this experiment that differ in nothing else "
             text += f"(received {factor} {small} and {large})."
             yield Problem((*place, "measure", name, "between"), text)
-    possible_epochs = [
-        {*snapshot_epochs.possible_epochs_of_run(epochs)}
-        for epochs in {run["epochs"] for run in runs}
-    ]
-    kept_epochs = set.intersection(*possible_epochs)
+    lengths = {run["epochs"] for run in runs}
+    kept_epochs = set.intersection(*map(set, map(snapshot_epochs.possible_epochs_of_run, lengths)))
     for index, epoch in enumerate(keys.at_epochs):
         if epoch not in kept_epochs:
             expected = display.listed(map(str, sorted(kept_epochs)), "or")

@@ -152,7 +152,7 @@ def make_grid(
     explicit = {*keys.set, *keys.vary, *(name for case in keys.cases for name in case)}
     used = placeholders((*keys.command, *keys.env.values()))
     inherited = {name: value for name, value in defaults.items() if name in used - explicit}
-    factors = command_factors({*explicit, *inherited, "batch_size"})
+    factors = command_factors({*(explicit & used), *inherited, "batch_size"})
     del factors["seed"]
     return Grid(place, factors, inherited, keys.set, keys.cases, keys.vary, seeds)
 
@@ -186,7 +186,12 @@ def read(place: Place, keys: CommandExperiment, folder: Path, problems: list[Pro
 
 def placeholder_problems(place: Place, keys: CommandExperiment, grid: Grid) -> Iterator[Problem]:
     """Yield unknown placeholders, factors that no placeholder uses, and reserved factors."""
-    valid = {*grid.factors, "seed", RUN_DIR, *RESOURCES}
+    # Factor -> its key in the experiment.
+    stated: dict[str, Place] = {name: ("set", name) for name in keys.set}
+    cases = enumerate(keys.cases)
+    stated |= {name: ("cases", index, name) for index, case in cases for name in case}
+    stated |= {name: ("vary", name) for name in keys.vary}
+    valid = {*grid.factors, *stated, "seed", RUN_DIR, *RESOURCES}
     texts: dict[Place, str] = {("command", index): word for index, word in enumerate(keys.command)}
     texts |= {("env", name): text for name, text in keys.env.items()}
     used = placeholders(texts.values())
@@ -197,17 +202,13 @@ def placeholder_problems(place: Place, keys: CommandExperiment, grid: Grid) -> I
             choices = [f"{{{item}}}" for item in allowed]
             placeholder, expected = f"{{{name}}}" if name else "{", f"one of {', '.join(choices)}"
             yield received((*place, *key_place), placeholder, f"{expected}, or {{{{", choices)
-    # Factor -> its key in the experiment.
-    stated: dict[str, Place] = {name: ("set", name) for name in keys.set}
-    cases = enumerate(keys.cases)
-    stated |= {name: ("cases", index, name) for index, case in cases for name in case}
-    stated |= {name: ("vary", name) for name in keys.vary}
     for name, key in stated.items():
         if text := _reason_reserved(name):
             yield Problem((*place, *key), text)
-    for name, key in {"seed": ("seeds",), **stated}.items():
+    needed = {"seed": ("seeds",), **stated} | ({RUN_DIR: ("log", "file")} if keys.log.file else {})
+    for name, key in needed.items():
         if name not in used:
-            text = f"The command does not use this factor. Add {{{name}}} to command or env."
+            text = f"The command has no placeholder for it. Add {{{name}}} to command or env."
             yield Problem((*place, *key), text)
 
 

@@ -79,7 +79,7 @@ def study_of_command(arguments: Sequence[str]) -> tuple[str, str]:
     parsed = _parsed(arguments)
     entries = dict(entry.partition("=")[::2] for entry in parsed.config)
     path = single_file(parsed.configfile or [project_files.DEFAULT_CONFIG])
-    return path, entries.get("scale", "full")
+    return path, options(entries).scale
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:

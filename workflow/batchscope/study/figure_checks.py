@@ -31,8 +31,7 @@ def default_figures(
     names = []
     for name, figure in FIGURES.items():
         if columns is None:
-            allowed = trains or figure.measures
-            allowed = allowed and not _missing_names(figure.measures, measures)
+            allowed = (trains or figure.measures) and not _missing_names(figure.measures, measures)
         else:
             allowed = not external_run_problem(figure, columns)
         if allowed and set(figure.conditions) <= set(conditions) and not figure.variant_axis:

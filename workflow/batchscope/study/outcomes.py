@@ -86,12 +86,8 @@ def equal_budget(ends: Any) -> tuple[str, float] | None:
     Args:
         ends: A frame with one row per run.
     """
-    for kind, column, max_ratio in (
-        (EXAMPLES, "examples", _SAME_EXAMPLES),
-        (UPDATES, "updates", 1),
-        (EPOCHS, "epoch", 1),
-    ):
-        costs = ends.get(column, ())
+    for kind, max_ratio in ((EXAMPLES, _SAME_EXAMPLES), (UPDATES, 1), (EPOCHS, 1)):
+        costs = ends.get(AXES.get(kind, kind), ())
         if len(costs) and costs.notna().all() and costs.max() <= max_ratio * costs.min():
             return kind, float(costs.min())
     return None

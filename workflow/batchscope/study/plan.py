@@ -126,12 +126,9 @@ class PlannedExperiment:
     @cached_property
     def horizon_schedule(self) -> HorizonSchedule | None:
         """A schedule that ties runs to their horizon, so that no prefix is a shorter training."""
-        if self.external_runs:
-            schedule = self.external_runs.schedule
-        else:
-            schedules = (run.factors.get("schedule") for run in self.commands.values())
-            schedule = next((name for name in schedules if name in FALLING), "")
-        if schedule:
+        schedules = [run.factors.get("schedule") for run in self.commands.values()]
+        schedules += [self.external_runs.schedule] if self.external_runs else []
+        if schedule := next((name for name in schedules if name in FALLING), ""):
             return HorizonSchedule("schedule", schedule)
         factors = ((horizon_factor(run), run) for run in self.runs.values())
         return next((HorizonSchedule(name, run[name]) for name, run in factors if name), None)

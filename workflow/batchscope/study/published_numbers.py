@@ -47,8 +47,6 @@ _DOCUMENT_COLUMNS = {
     "best_train_loss": PositiveColumn("", NATS, label="Best training loss"),
     "best_validation_loss": PositiveColumn("", NATS, label="Best validation loss"),
 }
-
-
 # Column -> label, unit and range of its values, by default those of runs.csv.
 COLUMNS: dict[str, Column] = {
     name: _DOCUMENT_COLUMNS.get(name) or table_entries.describe(name)
@@ -107,8 +105,8 @@ CommandSeries = _series_type("CommandSeries", OpenFactors)
 def problems(place: Place, figure: str, numbers: list[PublishedValues]) -> Iterator[Problem]:
     """Yield the problems of the published values of a figure."""
     if figure not in COLUMNS_BY_FIGURE:
-        text = f"No document may give values for '{figure}', only for "
-        yield Problem(place, f"{text}{display.listed(COLUMNS_BY_FIGURE, 'or')}.")
+        expected = f"values of {display.listed(COLUMNS_BY_FIGURE, 'or')}"
+        yield received(place, figure, expected)
         return
     expected = display.listed(COLUMNS_BY_FIGURE[figure], "or")
     for index, series in enumerate(numbers):

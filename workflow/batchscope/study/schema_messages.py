@@ -17,8 +17,9 @@ from batchscope.study.factor_maps import NAME_BY_ALIAS
 
 _MAX_LISTED = 24
 # Some types of error have our own wording, since pydantic's names Python's types and our classes.
+_MAP_TYPES = ("dict_type", "model_type", "model_attributes_type")
 _PLAIN_MESSAGES = {
-    **dict.fromkeys(("dict_type", "model_type"), "Input should be a map of keys"),
+    **dict.fromkeys(_MAP_TYPES, "Input should be a map of keys"),
     **dict.fromkeys(("list_type", "tuple_type"), "Input should be a list"),
 }
 
@@ -39,7 +40,7 @@ def problems(error: ValidationError, model: type[BaseModel]) -> Iterator[Problem
             yield Problem(place, "Missing key.")
         # pydantic counts the valid items of a list, and reports the invalid ones as well.
         elif kind != "too_short" or context["actual_length"] == _length(value):
-            choices = re.findall("'([^']*)'", message)
+            choices = [] if "pattern" in kind else re.findall("'([^']*)'", message)
             if len(choices) > _MAX_LISTED:
                 message = f"Input should be one of {', '.join(choices[:_MAX_LISTED])}, ..."
             fix = hint(value, choices) if isinstance(value, str) else ""

@@ -31,6 +31,14 @@ class _Loader(yaml.SafeLoader):
                 key.tag = "tag:yaml.org,2002:str"  # Keys such as `1` are texts.
         return node
 
+    def construct_scalar(self, node: yaml.ScalarNode) -> str:
+        """Return a text without NUL, which no path and no argument of a program contains."""
+        text = super().construct_scalar(node)
+        if "\0" in text:
+            problem = f"{show(text)} contains the character 0x00"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+        return text
+
 
 # Whole numbers match `float` too; `_construct_number` returns them as integers.
 for _tag, _pattern in (

@@ -65,8 +65,7 @@ def evaluation_steps(interval: int, epoch: int, course: Course) -> list[int]:
 
 def fixed_subset(examples: int) -> np.ndarray:
     """Return the indices of the training examples of an evaluation, ascending."""
-    order = np.random.default_rng(0).permutation(examples)
-    return np.sort(order[:MAX_EVALUATED_EXAMPLES])
+    return np.sort(np.random.default_rng(0).permutation(examples)[:MAX_EVALUATED_EXAMPLES])
 
 
 class Training:

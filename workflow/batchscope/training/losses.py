@@ -205,7 +205,8 @@ def gradients_by(
 
 
 def _flatten(tensors: list[tf.Tensor]) -> tf.Tensor:
-    return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], 0)
+    # A layer may have another precision.
+    return tf.concat([tf.cast(tf.reshape(tensor, [-1]), tf.float32) for tensor in tensors], 0)
 
 
 class Objective:
@@ -267,9 +268,8 @@ class Objective:
 
     def _loss_parts(self, images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Return the losses of a chunk, its share of the penalties, and its scores."""
-        outputs = self.model(
-            inputs.scaled_images(images, self._scale), training=self._batch_statistics
-        )
+        scaled_images = inputs.scaled_images(images, self._scale)
+        outputs = self.model(scaled_images, training=self._batch_statistics)
         losses, scores = self.scoring.score_examples(labels, outputs)
         # A penalty depends on the weights alone, or is a mean over the chunk. Multiplied by the
         # chunk's size, the sum over the chunks gives their weighted mean.
@@ -309,7 +309,8 @@ class Objective:
             tape.watch(values)
             _, gradients = self._sum_and_gradients(images, labels, values)
             pairs = zip(gradients, self._unflatten(direction), strict=True)
-            slope = tf.add_n([tf.reduce_sum(gradient * part) for gradient, part in pairs])
+            products = [tf.cast(gradient, tf.float32) * part for gradient, part in pairs]
+            slope = tf.add_n([tf.reduce_sum(product) for product in products])
         return _flatten(gradients_by(tape, slope, values))
 
     def _unflatten(self, flat: tf.Tensor) -> list[tf.Tensor]:

@@ -210,8 +210,7 @@ class Totals(NamedTuple):
 
 
 def epoch_order(seed: int, epoch: int, examples: int) -> np.ndarray:
-    generator = np.random.default_rng([seed, epoch])
-    return generator.permutation(examples).astype(np.int32)
+    return np.random.default_rng([seed, epoch]).permutation(examples).astype(np.int32)
 
 
 def distance(old: list[tf.Tensor], variables: list[keras.Variable]) -> tf.Tensor:

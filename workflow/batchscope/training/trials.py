@@ -97,8 +97,7 @@ def check_model(token: str, model_input: ModelInput, model_file: Path | str) -> 
         notes += [f"{name} gets the raw values of the images, which are not scaled before it."]
     with models.errors_at_line(model_file, f"cannot train on {model_input.input_shape}"):
         factors = {**_DEFAULTS, "optimizer": "sgd", "batch_size": 2, "seed": 0}
-        loop = _step_loop(model, factors, model_input)
-        loop.run(np.arange(2, dtype=np.int32), 0, 1, Totals())
+        _step_loop(model, factors, model_input).run(np.arange(2, dtype=np.int32), 0, 1, Totals())
     if model.optimizer is not None:
         notes += ["compile(...) is not used. The study has optimizer, learning rate and loss."]
     if model_files.is_saved(model_file):
@@ -119,6 +118,8 @@ def _check_output(model: keras.Model, model_file: Path | str, model_input: Model
             f"{model_file}: Expected an output of shape {shapes} for {model_input.task} "
             f"(received {received})."
         )
+    if not model.trainable_weights:
+        raise UserError(f"{model_file}: Expected trainable weights (received none).")
 
 
 class Probe:

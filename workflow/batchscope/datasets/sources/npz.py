@@ -162,7 +162,7 @@ def from_arrays(
 def _part_keys(place: str, names: Collection[str]) -> dict[str, tuple[str, str]]:
     """Return the names of the examples and of the labels of each part."""
     single = [key for key in ("images", "inputs") if key in names]
-    if bool(single) == ("x_train" in names):
+    if len(single) + ("x_train" in names) != 1:
         raise unexpected(place, ", ".join(names), f"{_EXPECTED_ARRAYS} and not both,")
     if single:
         return {"train": (single[0], "labels")}
