@@ -10,24 +10,24 @@ MAX_FILES = 190  # of `workflow`
 # Raised by 190 lines in all for the corrections of some 90 rare cases, and by 15 because
 # Snakemake's handler of SIGTERM could wait for itself.
 MAX_LINES = {
-    "study": 6746,
-    "analysis": 5241,
-    "figures": 3001,
+    "study": 6714,
+    "analysis": 5220,
+    "figures": 2994,
     "training": 2657,
     "measures": 2547,
     "datasets": 2396,
     "timing": 2269,
-    "report": 2041,
-    "cli": 1455,
-    "external": 1447,
+    "report": 2018,
+    "cli": 1453,
+    "external": 1445,
     "store": 1188,
-    "tables": 1127,
+    "tables": 1115,
     "host": 870,
-    "core": 824,
+    "core": 820,
     "rules": 736,
 }
 # Damaged files, killed processes, groups on a real cluster and each correction need a test.
-MAX_TEST_LINES = 24178
+MAX_TEST_LINES = 24182
 
 
 def lines(folder):
