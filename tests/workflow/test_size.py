@@ -10,7 +10,7 @@ MAX_FILES = 190  # of `workflow`
 # Raised by 190 lines in all for the corrections of some 90 rare cases, and by 15 because
 # Snakemake's handler of SIGTERM could wait for itself.
 MAX_LINES = {
-    "study": 6714,
+    "study": 6720,
     "analysis": 5220,
     "figures": 2994,
     "training": 2657,

@@ -84,7 +84,7 @@ def rates_that_leave(
                 # The other rate that is better most clearly decides.
                 by_criterion.append(min(differences, key=_p))
             weakest = max(by_criterion, key=_p, default=None)
-            if weakest and _p(weakest) < pair_level:
+            if weakest and weakest["p"] < pair_level:
                 left[rate] = weakest
     return left
 

@@ -23,6 +23,7 @@ from batchscope.study import (
 from batchscope.study.batch_phases import Course, batch_sizes
 from batchscope.study.dataset_definitions import DatasetInfo
 from batchscope.study.experiments import (
+    CommandExperiment,
     Comparison,
     Experiment,
     ExternalExperiment,
@@ -54,6 +55,7 @@ def key_problems(
     yield from figure_checks.problems(planned)
     yield from _invalid_metrics(place, keys, experiments)
     yield from _invalid_log_columns(place, keys)
+    yield from _invalid_lines(place, keys)
     yield from _invalid_outcomes(place, keys)
     yield from invalid_target(place, keys)
     measures_of_epochs = {name for name, entry in ENTRIES.items() if entry.at_epochs}
@@ -93,31 +95,38 @@ def _invalid_metrics(
 
 
 def _invalid_log_columns(place: Place, keys: Experiment) -> Iterator[Problem]:
-    """Yield unknown or repeated columns, and `lines` of a command that give no results."""
+    """Yield names of `columns` that are not ours, and columns of logs with several names."""
     section = "runs" if isinstance(keys, ExternalExperiment) else "log"
     log, metrics = getattr(keys, section, log_format.LogFormat()), keys.user_metrics
     names = (*log_format.PROGRESS, *run_factors.FACTORS, *log_format.outcomes_with(metrics))
-    user_names = [metric.name for metric in metrics]
-    patterns = [re.findall(r"\{(\w+)\}", pattern) for pattern in log.lines if section == "log"]
-    printed = [name for found in patterns for name in found]
     named = [*getattr(log, "factors", ())]
     for name, column in log.columns.items():
         key_place = (*place, section, "columns", name)
-        ours = log_format.our_name(name, user_names)
+        ours = log_format.our_name(name, keys.metrics)
         if name not in (*names, ours):
             hint = ours and Problem(key_place, f"Unknown column. Did you mean '{ours}'?")
             yield hint or unknown(key_place, "column", names)
         elif column in named:
             yield received(key_place, column, "a column that is not named twice")
-        elif patterns and column not in printed:
-            yield received(key_place, column, "a name in braces in `lines`", printed)
         named.append(column)
-    has_outcome = any(log_format.is_outcome(name, user_names) for name in (*log.columns, *printed))
-    distinct = [{*filter(str.isidentifier, found)} for found in patterns]
-    are_distinct = all(distinct) and sum(map(len, distinct)) == len(printed)
-    if patterns and not (are_distinct and has_outcome):
-        text = "different names in braces, with a loss or a metric such as {train_loss}"
-        yield received((*place, section, "lines"), " ".join(log.lines), text)
+
+
+def _invalid_lines(place: Place, keys: Experiment) -> Iterator[Problem]:
+    """Yield what the reader of a command's printed lines would refuse after the run."""
+    if not isinstance(keys, CommandExperiment) or not keys.log.lines:
+        return
+    place, columns, printed = (*place, "log"), keys.log.columns, []
+    for index, pattern in enumerate(keys.log.lines):
+        names = re.findall(r"\{(\w+)\}", pattern)
+        printed += names
+        if not names or len({*filter(str.isidentifier, names)}) < len(names):
+            yield received((*place, "lines", index), pattern, "different names in braces")
+    for name, column in columns.items():
+        if column not in printed:
+            text = "a name in braces in `lines`"
+            yield received((*place, "columns", name), column, text, printed)
+    if not any(log_format.is_outcome(name, keys.metrics) for name in (*columns, *printed)):
+        yield received((*place, "lines"), " ".join(keys.log.lines), "a loss or a metric in braces")
 
 
 def _invalid_outcomes(place: Place, keys: Comparison) -> Iterator[Problem]:

@@ -239,10 +239,7 @@ class _Planner:
         return grids.seed_plan(planned.keys, self.stages.get(planned.name, Stage()))
 
     def _make_grid(
-        self,
-        planned: PlannedExperiment,
-        factors: Mapping[str, Parameter],
-        seeds: grids.SeedPlan,
+        self, planned: PlannedExperiment, factors: Mapping[str, Parameter], seeds: grids.SeedPlan
     ) -> grids.Grid | None:
         """Return the grid of an experiment; None if one of its keys is invalid."""
         keys, place = planned.keys, planned.place
